@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +48,7 @@ class SplineBasis:
             raise InvalidValue("knots", self.knots, f"at most {MAX_KNOTS} knots")
         if not all(-FEATURE_LIMIT < t < FEATURE_LIMIT for t in knots):
             raise InvalidValue("knots", self.knots, f"each must lie strictly within {FEATURE_LIMIT} of 0")
-        if any(b <= a for a, b in zip(knots, knots[1:], strict=False)):
+        if any(b <= a for a, b in itertools.pairwise(knots)):
             raise InvalidValue("knots", self.knots, "must be strictly increasing")
 
     @property
@@ -83,11 +84,6 @@ class SplineBasis:
         full[..., cols, rows] = p
         return full
 
-    def pack(self, full: npt.ArrayLike) -> Array:
-        """Symmetric matrices [..., F, F] -> packed upper triangles [..., F (F + 1) / 2]."""
-        rows, cols = self.triangle
-        return np.asarray(full, dtype=np.float64)[..., rows, cols]
-
 
 def logit(q: npt.ArrayLike) -> Array:
     """log(q / (1 - q)) clipped to the feature range; q = 0 and q = 1 give the ends.
@@ -99,19 +95,22 @@ def logit(q: npt.ArrayLike) -> Array:
     """
     p = np.asarray(q, dtype=np.float64)
     with np.errstate(divide="ignore"):
-        return np.clip(np.log(p) - np.log1p(-p), -FEATURE_LIMIT, FEATURE_LIMIT)
+        clipped: Array = np.clip(np.log(p) - np.log1p(-p), -FEATURE_LIMIT, FEATURE_LIMIT)
+    return clipped
 
 
 def sigmoid(z: npt.ArrayLike) -> Array:
     """1 / (1 + exp(-z)) without overflow, float64."""
     z = np.asarray(z, dtype=np.float64)
     e = np.exp(-np.abs(z))
-    return np.where(z >= 0, 1.0, e) / (1.0 + e)
+    out: Array = np.where(z >= 0, 1.0, e) / (1.0 + e)
+    return out
 
 
 def softplus(z: npt.ArrayLike) -> Array:
     """log(1 + exp(z)) without overflow: the log-loss of label 0 at log-odds z; of label 1 it is softplus(-z)."""
-    return np.logaddexp(0.0, np.asarray(z, dtype=np.float64))
+    out: Array = np.logaddexp(0.0, np.asarray(z, dtype=np.float64))
+    return out
 
 
 def check_knots(value: Sequence[float] | str) -> tuple[float, ...]:

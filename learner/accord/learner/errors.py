@@ -44,10 +44,8 @@ class InvalidValue(AccordError, ValueError):
     Attributes:
         reason: the kind of fault that a refusal counts when the value came from outside.
 
-    >>> raise InvalidValue("k", 0, "must be between 1 and 64")
-    Traceback (most recent call last):
-    ...
-    accord.learner.errors.InvalidValue: k = 0: must be between 1 and 64
+    >>> str(InvalidValue("k", 0, "must be between 1 and 64"))
+    'k = 0: must be between 1 and 64'
     """
 
     def __init__(self, field: str, value: object, why: str, reason: Reason = Reason.SCHEMA) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .errors import Reason, Refusal
 
 _HEAD = struct.Struct("<4sI")
-_TYPES = {"f8": np.dtype("<f8"), "f4": np.dtype("<f4"), "i8": np.dtype("<i8"), "u4": np.dtype("<u4")}
+_TYPES: dict[str, np.dtype[Any]] = {code: np.dtype(f"<{code}") for code in ("f8", "f4", "i8", "u4")}
 MAX_HEADER_BYTES = 1 << 18
 
 Packed = dict[str, npt.NDArray[Any]]
@@ -31,12 +31,14 @@ def pack(magic: bytes, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArr
     layout = {name: [_code(array.dtype), *array.shape] for name, array in arrays.items()}
     head = json.dumps({"meta": header, "arrays": layout}, separators=(",", ":"), allow_nan=False).encode()
     parts = [_HEAD.pack(magic, len(head)), head]
-    parts += [np.ascontiguousarray(array, dtype=_TYPES[_code(array.dtype)]).tobytes() for array in arrays.values()]
+    for array in arrays.values():
+        dtype: np.dtype[Any] = _TYPES[_code(array.dtype)]
+        parts.append(np.ascontiguousarray(array, dtype=dtype).tobytes())
     return b"".join(parts)
 
 
 def unpack(magic: bytes, data: bytes, *, max_bytes: int) -> tuple[dict[str, Any], Packed]:
-    """The inverse of `pack`. Arrays are read-only views of `data`: nothing is allocated in proportion to what it claims.
+    """The inverse of `pack`. Arrays are read-only views of `data`, so a false claim allocates nothing.
 
     Raises:
         Refusal: size, schema or shape.

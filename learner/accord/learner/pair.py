@@ -46,7 +46,7 @@ class Pair:
         k: number of draft positions, 1 to 64.
 
     >>> Pair("Llama-3.1-8B", "EAGLE-Llama-3.1-8B", Method.EAGLE, DraftSampling.GREEDY, 5).id
-    'llama-3.1-8b.eagle-llama-3.1-8b.eagle.greedy.k5-7fb6a352'
+    'llama-3.1-8b.eagle-llama-3.1-8b.eagle.greedy.k5-4c479f12'
     """
 
     target: str

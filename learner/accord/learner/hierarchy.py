@@ -1,0 +1,266 @@
+"""The refit: all workloads of a pair at once, each shrunk to the pair, with strengths that are learnt.
+
+Model. For workload x with evidence in information form:
+
+    s[x] ~ N(s_pair, diag(vs)),   b[x, k] = level[x] + shape[k] + eps[x, k],
+    level[x] ~ N(level_pair, vL), eps ~ N(0, vI), weak priors on s_pair, level_pair and shape.
+
+Given the variances everything is Gaussian. eps is diagonal, so it is eliminated in closed form and what remains of a
+workload is a system in m = (s, level), F + 1 wide; workloads are solved as one batch, and the pair's own mean from
+their marginals, again F + 1 wide. shape is diagonal given the rest. Alternating the two blocks climbs one concave
+quadratic, warm-started from the last refit. No system grows with K or W. Variances take one EM step a refit (Dempster,
+Laird and Rubin 1977; for variance components: Laird and Ware 1982) against a weak prior worth two workloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from .basis import Array, SplineBasis
+from .coefficients import COLD_INTERCEPT, COLD_SLOPE
+from .information import Information
+from .monotone import solve_monotone
+
+SLOPE_VARIANCE = 0.05**2
+HINGE_VARIANCE = 0.15**2
+LEVEL_VARIANCE = 0.4**2
+INTERCEPT_VARIANCE = 0.15**2
+PRIOR_WORKLOADS = 2.0
+"""What the prior of each variance is worth, in workloads."""
+
+PAIR_SLOPE_VARIANCE = 0.3**2
+PAIR_HINGE_VARIANCE = 0.3**2
+PAIR_LEVEL_VARIANCE = 1.0**2
+SHAPE_VARIANCE = 0.5**2
+
+MAX_SWEEPS = 50
+TOLERANCE = 1e-9
+"""The sweep stops when its Newton decrement, in nats, has fallen to this."""
+
+
+class FitStatus(StrEnum):
+    """How a refit ended."""
+
+    CONVERGED = "converged"
+    SLOW = "slow"
+    """Not within the tolerance after the last sweep: kept from being published, and counted."""
+    NOT_FINITE = "not_finite"
+    """Evidence or solution not finite: the last fit stays in force."""
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The pair's own parameters, carried from refit to refit.
+
+    Attributes:
+        slopes: [F]; level: the mean intercept; shape: [K], sums to 0.
+        slope_variance: [F] vs; level_variance: vL; intercept_variance: vI.
+    """
+
+    slopes: Array
+    level: float
+    shape: Array
+    slope_variance: Array
+    level_variance: float = LEVEL_VARIANCE
+    intercept_variance: float = INTERCEPT_VARIANCE
+
+    @classmethod
+    def cold(cls, k: int, basis: SplineBasis) -> Hierarchy:
+        """Published medians and the prior variances."""
+        slopes = np.zeros(basis.size)
+        slopes[0] = COLD_SLOPE
+        return cls(slopes, COLD_INTERCEPT, np.zeros(k), prior_slope_variance(basis.size))
+
+    @property
+    def mean(self) -> Array:
+        """(slopes, level), [F + 1]."""
+        return np.append(self.slopes, self.level)
+
+    @property
+    def precision(self) -> Array:
+        """Prior precision of a workload's (slopes, level), [F + 1]."""
+        return 1.0 / np.append(self.slope_variance, self.level_variance)
+
+    @property
+    def intercepts(self) -> Array:
+        """Intercepts [K] of a workload that nobody has seen."""
+        return self.level + self.shape
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The outcome of one refit.
+
+    Attributes:
+        slopes, intercepts: [W, F], [W, K].
+        slope_errors, intercept_errors: standard errors of the same shapes.
+        hierarchy: the pair's parameters after the refit.
+        status: only a converged fit may be published.
+        sweeps: how many alternations it took.
+    """
+
+    slopes: Array
+    intercepts: Array
+    slope_errors: Array
+    intercept_errors: Array
+    hierarchy: Hierarchy
+    status: FitStatus
+    sweeps: int
+
+
+def prior_slope_variance(size: int) -> Array:
+    """[F]: the linear slope hardly moves between workloads, the bends may."""
+    return np.array([SLOPE_VARIANCE] + [HINGE_VARIANCE] * (size - 1))
+
+
+def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) -> Fit:
+    """Fits every workload of a pair; see the module for the model.
+
+    Args:
+        information: evidence of W >= 1 workloads; a workload without any is placed at the pair.
+        hierarchy: parameters of the last refit: start and prior strengths.
+        basis: of the evidence.
+    """
+    system = _System(information, hierarchy, basis)
+    status, sweeps = system.solve()
+    if not system.finite():
+        return _unusable(information, hierarchy)
+    return system.fit(status, sweeps)
+
+
+class _System:
+    """One refit: eliminated systems M m = r of every workload, and the two blocks that are alternated."""
+
+    def __init__(self, information: Information, hierarchy: Hierarchy, basis: SplineBasis) -> None:
+        self.info, self.old, self.size = information, hierarchy, basis.size
+        self.tau = 1.0 / hierarchy.intercept_variance
+        self.gain = 1.0 / (information.c + self.tau)
+        self.M = self._eliminated(basis.unpack(information.A))
+        self.P = hierarchy.precision
+        self.covariance = np.linalg.inv(self.M + np.diag(self.P))
+        self.shape, self.mean = hierarchy.shape.copy(), hierarchy.mean
+        self.m = np.tile(self.mean, (len(information.c), 1))
+
+    def _eliminated(self, A: Array) -> Array:
+        info, f = self.info, self.size
+        M = np.empty((len(A), f + 1, f + 1))
+        shrunk = info.B * self.gain[:, :, None]
+        M[:, :f, :f] = A - np.einsum("wki,wkj->wij", shrunk, info.B)
+        M[:, :f, f] = M[:, f, :f] = self.tau * shrunk.sum(axis=1)
+        M[:, f, f] = (self.tau * info.c * self.gain).sum(axis=1)
+        return M
+
+    def _right_hand_side(self) -> Array:
+        info, shape = self.info, self.shape
+        r = np.empty(self.m.shape)
+        pulled = (info.e1 + self.tau * shape) * self.gain
+        r[:, : self.size] = info.e0 - np.einsum("wkf,wk->wf", info.B, pulled)
+        r[:, self.size] = self.tau * ((info.e1 - info.c * shape) * self.gain).sum(axis=1)
+        return r
+
+    def solve(self) -> tuple[FitStatus, int]:
+        """Alternates the two blocks until a sweep gains no more than the tolerance."""
+        marginal = self._marginal_precision()
+        hyper = _hyper_precision(self.size)
+        pair_covariance = np.linalg.inv(marginal.sum(axis=0) + np.diag(hyper))
+        self.pair_covariance = pair_covariance
+        centre = np.zeros(self.size + 1)
+        centre[0], centre[-1] = COLD_SLOPE, COLD_INTERCEPT
+        weight = (self.tau * self.info.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
+        for sweep in range(1, MAX_SWEEPS + 1):
+            r = self._right_hand_side()
+            pulled = np.einsum("wij,wj->wi", self.covariance, r)
+            self.mean = pair_covariance @ ((self.P * pulled).sum(axis=0) + hyper * centre)
+            self.m = pulled + np.einsum("wij,j->wi", self.covariance, self.P * self.mean)
+            step = self._shape_step(weight)
+            decrement = 0.5 * float(weight @ step**2)
+            if decrement <= TOLERANCE:
+                return FitStatus.CONVERGED, sweep
+        return FitStatus.SLOW, MAX_SWEEPS
+
+    def _marginal_precision(self) -> Array:
+        """What each workload says of the pair's mean, its own deviation integrated out: P - P (M + P)^-1 P."""
+        precision: Array = np.diag(self.P) - self.P[:, None] * self.covariance * self.P
+        return precision
+
+    def _shape_step(self, weight: Array) -> Array:
+        info = self.info
+        rest = info.e1 - np.einsum("wkf,wf->wk", info.B, self.m[:, : self.size]) - info.c * self.m[:, self.size :]
+        shape = (self.tau * rest * self.gain).sum(axis=0) / weight
+        step: Array = shape - self.shape
+        # A common shift of shape is a shift of every level: moved there at once, the alternation need not find it.
+        shift = shape.mean()
+        self.shape = shape - shift
+        self.m[:, -1] += shift
+        self.mean[-1] += shift
+        return step - shift
+
+    def finite(self) -> bool:
+        return bool(np.all(np.isfinite(self.m)) and np.all(np.isfinite(self.shape)) and np.all(np.isfinite(self.mean)))
+
+    def fit(self, status: FitStatus, sweeps: int) -> Fit:
+        f = self.size
+        target = np.einsum("wij,wj->wi", self.M + np.diag(self.P), self.m)
+        self.m = solve_monotone(self.M + np.diag(self.P), target, self.m, f)
+        slopes, level = self.m[:, :f], self.m[:, f]
+        info = self.info
+        pull = self.tau * (self.shape + level[:, None])
+        intercepts = (info.e1 - np.einsum("wkf,wf->wk", info.B, slopes) + pull) * self.gain
+        spread = self._spread()
+        jacobian = np.concatenate([-info.B, np.full((*info.c.shape, 1), self.tau)], axis=2) * self.gain[:, :, None]
+        intercept_variance = self.gain + np.einsum("wki,wij,wkj->wk", jacobian, spread, jacobian)
+        hierarchy = self._update(intercepts, intercept_variance, spread)
+        return Fit(
+            slopes,
+            intercepts,
+            np.sqrt(np.einsum("wii->wi", spread)[:, :f]),
+            np.sqrt(intercept_variance),
+            hierarchy,
+            status,
+            sweeps,
+        )
+
+    def _spread(self) -> Array:
+        """Covariance [W, F + 1, F + 1] of each workload's (slopes, level), the pair's own uncertainty included."""
+        lean = self.covariance * self.P
+        return self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+
+    def _update(self, intercepts: Array, intercept_variance: Array, spread: Array) -> Hierarchy:
+        """One EM step of the variances, and the pair's new means."""
+        seen = self.info.c.sum(axis=1) > 0.0
+        moved = (self.m - self.mean) ** 2 + np.einsum("wii->wi", spread)
+        f, w = self.size, float(seen.sum())
+        prior = np.append(prior_slope_variance(f), LEVEL_VARIANCE)
+        variance = (PRIOR_WORKLOADS * prior + moved[seen].sum(axis=0)) / (PRIOR_WORKLOADS + w)
+        eps = intercepts - self.shape - self.m[:, f:]
+        lean = np.concatenate([-self.info.B, -self.info.c[:, :, None]], axis=2) * self.gain[:, :, None]
+        eps_variance = self.gain + np.einsum("wki,wij,wkj->wk", lean, self.covariance, lean)
+        each = (eps**2 + eps_variance)[seen].sum() / intercepts.shape[1]
+        return replace(
+            self.old,
+            slopes=_ascending(self.mean[:f]),
+            level=float(self.mean[f]),
+            shape=self.shape,
+            slope_variance=variance[:f],
+            level_variance=float(variance[f]),
+            intercept_variance=float((PRIOR_WORKLOADS * INTERCEPT_VARIANCE + each) / (PRIOR_WORKLOADS + w)),
+        )
+
+
+def _hyper_precision(size: int) -> Array:
+    return 1.0 / np.array([PAIR_SLOPE_VARIANCE] + [PAIR_HINGE_VARIANCE] * (size - 1) + [PAIR_LEVEL_VARIANCE])
+
+
+def _ascending(slopes: Array) -> Array:
+    """The nearest slopes, from left to right, whose cumulative sums are >= 0."""
+    return np.diff(np.maximum(np.cumsum(slopes), 0.0), prepend=0.0)
+
+
+def _unusable(information: Information, hierarchy: Hierarchy) -> Fit:
+    w, k = information.c.shape
+    slopes, intercepts = np.tile(hierarchy.slopes, (w, 1)), np.tile(hierarchy.intercepts, (w, 1))
+    unknown = np.full((w, k), np.inf)
+    return Fit(slopes, intercepts, np.full(slopes.shape, np.inf), unknown, hierarchy, FitStatus.NOT_FINITE, 0)
