@@ -1,0 +1,57 @@
+"""What accord keeps in Redis: keys, Lua, connections, and the typed store."""
+
+from __future__ import annotations
+
+from .connect import connect, connect_async, safe_url
+from .errors import (
+    FenceLostError,
+    StoreCorruptError,
+    StoreError,
+    StoreUnavailableError,
+    VersionError,
+    WatermarkMovedError,
+    unavailable,
+)
+from .keys import CHANGES, LEARNERS, PAIRS, PairKeys, permanent_reason
+from .records import (
+    ZERO_ID,
+    Commit,
+    HistoryEntry,
+    Lease,
+    LeaseInfo,
+    PairRecord,
+    Publication,
+    Published,
+    StoredState,
+    stream_id,
+)
+from .store import Store
+
+__all__ = [
+    "CHANGES",
+    "LEARNERS",
+    "PAIRS",
+    "ZERO_ID",
+    "Commit",
+    "FenceLostError",
+    "HistoryEntry",
+    "Lease",
+    "LeaseInfo",
+    "PairKeys",
+    "PairRecord",
+    "Publication",
+    "Published",
+    "Store",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StoredState",
+    "VersionError",
+    "WatermarkMovedError",
+    "connect",
+    "connect_async",
+    "permanent_reason",
+    "safe_url",
+    "stream_id",
+    "unavailable",
+]

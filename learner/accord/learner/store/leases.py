@@ -1,0 +1,67 @@
+"""One owner for a pair at a time, with a fencing token."""
+
+from __future__ import annotations
+
+from . import scripts
+from .base import Argument, Base
+from .errors import translated
+from .keys import PairKeys
+from .records import Lease, LeaseInfo, name, whole
+
+
+class Leases(Base):
+    """Leases by Redis' own clock; the clocks of the learners do not matter."""
+
+    @translated()
+    def acquire(self, pair_id: str, owner: str, ttl_ms: int) -> Lease | None:
+        """Takes a free or lapsed lease, or extends the owner's own; None while somebody else holds it.
+
+        The owner's name must be new for every start of a process: the fence stays while the same owner holds on, and
+        grows whenever the lease lapsed or was released in between.
+
+        Args:
+            pair_id: whose lease.
+            owner: 1 to 256 printable characters.
+            ttl_ms: milliseconds from now.
+
+        Raises:
+            InvalidValue: for malformed arguments.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        key = PairKeys(pair_id).lease
+        fence = self._run(scripts.ACQUIRE, [key], [name("owner", owner), whole("ttl_ms", ttl_ms, 1)])
+        return None if fence is None else Lease(pair_id, owner, fence)
+
+    @translated()
+    def renew(self, lease: Lease, ttl_ms: int) -> bool:
+        """Extends a lease to `ttl_ms` milliseconds from now; False when it lapsed or passed to somebody else.
+
+        Raises:
+            InvalidValue: for a TTL below 1.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        args: list[Argument] = [lease.owner, lease.fence, whole("ttl_ms", ttl_ms, 1)]
+        return bool(self._run(scripts.RENEW, [PairKeys(lease.pair_id).lease], args))
+
+    @translated()
+    def release(self, lease: Lease) -> bool:
+        """Frees a lease for the next owner; False when it passed to somebody else already.
+
+        Raises:
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        return bool(self._run(scripts.RELEASE, [PairKeys(lease.pair_id).lease], [lease.owner, lease.fence]))
+
+    @translated()
+    def lease_holder(self, pair_id: str) -> LeaseInfo | None:
+        """Who holds the lease now, None when nobody does.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        found = self._run(scripts.HOLDER, [PairKeys(pair_id).lease])
+        if found is None:
+            return None
+        owner, fence, expires_ms, left_ms = found
+        return LeaseInfo(owner.decode(errors="replace"), int(fence), int(expires_ms), int(left_ms))

@@ -1,0 +1,139 @@
+"""Who takes part: pairs, learners, engines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ..basis import SplineBasis
+from ..errors import InvalidValue
+from ..pair import Pair, check_pair_id
+from . import scripts
+from .base import Base
+from .errors import StoreCorruptError, translated
+from .keys import LEARNERS, PAIRS, PairKeys
+from .records import PairRecord, name, whole
+
+log = logging.getLogger(__name__)
+
+
+class Registry(Base):
+    """The register of pairs, the learners that are alive, and the last status of every engine."""
+
+    @translated()
+    def register(self, pair: Pair, knots: tuple[float, ...]) -> PairRecord:
+        """Registers a pair unless it is known; the first to register fixes the knots.
+
+        Returns:
+            The record in force, perhaps with other knots than these.
+
+        Raises:
+            InvalidValue: for knots that are no basis.
+            StoreCorruptError: when the record in force cannot be read.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        record = PairRecord(pair, SplineBasis(knots).knots, self._run(scripts.CLOCK, [PAIRS]))
+        self._client.hsetnx(PAIRS, pair.id, record.to_json())
+        found = self.record(pair.id)
+        if found is None:
+            raise StoreCorruptError(f"pair {pair.id} vanished from the register")
+        return found
+
+    @translated()
+    def record(self, pair_id: str) -> PairRecord | None:
+        """The record of a pair, None when it is not registered.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreCorruptError: when the record cannot be read.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        body = self._client.hget(PAIRS, check_pair_id(pair_id))
+        return None if body is None else _decode(pair_id, body)
+
+    @translated()
+    def pairs(self) -> dict[str, PairRecord]:
+        """Every registered pair by id, in order of id; unreadable records are logged and left out.
+
+        Raises:
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        found: dict[str, PairRecord] = {}
+        for key, body in sorted(self._client.hgetall(PAIRS).items()):
+            pair_id = key.decode(errors="replace")
+            try:
+                found[pair_id] = _decode(pair_id, body)
+            except StoreCorruptError as error:
+                log.warning("left out of the register: %s", error)
+        return found
+
+    @translated()
+    def heartbeat(self, pair_id: str, engine: str, status: bytes) -> None:
+        """Replaces the last status of an engine.
+
+        Raises:
+            InvalidValue: for a malformed pair id or engine name.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        self._client.hset(PairKeys(pair_id).engines, name("engine", engine), status)
+
+    @translated()
+    def engines(self, pair_id: str) -> dict[str, bytes]:
+        """The last status of every engine of a pair, in order of name.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        found = self._client.hgetall(PairKeys(pair_id).engines)
+        return {engine.decode(errors="replace"): status for engine, status in sorted(found.items())}
+
+    @translated()
+    def forget_engines(self, pair_id: str, engines: Iterable[str]) -> int:
+        """Drops engines; returns how many were there.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        gone = list(engines)
+        return int(self._client.hdel(PairKeys(pair_id).engines, *gone)) if gone else 0
+
+    @translated()
+    def announce(self, learner_id: str, ttl_ms: int) -> None:
+        """Says that a learner is alive for the next `ttl_ms` milliseconds.
+
+        Raises:
+            InvalidValue: for a malformed id or a TTL below 1.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        self._run(scripts.ANNOUNCE, [LEARNERS], [name("learner", learner_id), whole("ttl_ms", ttl_ms, 1)])
+
+    @translated()
+    def learners(self) -> list[str]:
+        """Ids of the learners that are alive by Redis' clock, sorted.
+
+        Raises:
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        return sorted(item.decode(errors="replace") for item in self._run(scripts.ALIVE, [LEARNERS]))
+
+    @translated()
+    def retire(self, learner_id: str) -> None:
+        """Says that a learner is gone.
+
+        Raises:
+            InvalidValue: for a malformed id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        self._client.zrem(LEARNERS, name("learner", learner_id))
+
+
+def _decode(pair_id: str, body: bytes) -> PairRecord:
+    try:
+        record = PairRecord.from_json(body)
+    except InvalidValue as error:
+        raise StoreCorruptError(f"pair {pair_id}: {error}") from None
+    if record.pair.id != pair_id:
+        raise StoreCorruptError(f"pair {pair_id}: the record is of {record.pair.id}")
+    return record

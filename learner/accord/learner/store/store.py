@@ -1,0 +1,243 @@
+"""The store: everything that accord keeps in Redis, behind typed methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import InvalidValue
+from . import scripts
+from .base import Argument, integer
+from .errors import (
+    FenceLostError,
+    StoreCorruptError,
+    StoreError,
+    VersionError,
+    WatermarkMovedError,
+    translated,
+)
+from .keys import CHANGES, PairKeys
+from .leases import Leases
+from .records import (
+    ZERO_ID,
+    Commit,
+    HistoryEntry,
+    Lease,
+    Published,
+    StoredState,
+    next_id,
+    stream_id,
+    whole,
+)
+from .registry import Registry
+
+MAX_ENTRIES = 200_000
+"""About how many summaries a pair's stream may hold when no learner trims it."""
+
+MAX_HISTORY = 10_000
+"""About how many publications of a pair are kept."""
+
+_REFUSALS: dict[bytes, type[StoreError]] = {
+    b"fence": FenceLostError,
+    b"watermark": WatermarkMovedError,
+    b"version": VersionError,
+}
+
+
+class Store(Registry, Leases):
+    """Summaries in, state and coefficients out, one atomic commit between them.
+
+    Every method raises InvalidValue for malformed arguments, StoreUnavailableError when Redis is out of reach or cannot
+    serve now, and StoreError when it refuses a command for good. The client repeats a command whose reply was lost; all
+    methods but `append` have the same effect when they run twice. Methods may be called from several threads.
+
+    Args:
+        client: from `connect`; the store closes it.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @translated()
+    def clock_ms(self, pair_id: str) -> int:
+        """Unix ms by the clock of the node that owns the pair, which also stamps the entries of its stream."""
+        return int(self._run(scripts.CLOCK, [PairKeys(pair_id).rounds]))
+
+    @translated()
+    def append(self, pair_id: str, payload: bytes, *, entry_id: str = "*", max_entries: int = MAX_ENTRIES) -> str:
+        """Adds a summary to a pair's stream and returns its entry id.
+
+        A repeated command can add it twice; the summary's own sequence tells.
+
+        Args:
+            pair_id: whose stream.
+            payload: the encoded summary.
+            entry_id: `*` for Redis' clock, or an explicit id after all others (tests, replays).
+            max_entries: the oldest entries beyond about this many are dropped.
+
+        Raises:
+            StoreError: for an explicit id that does not come after all others.
+        """
+        if entry_id != "*":
+            stream_id("entry_id", entry_id)
+        added = self._client.xadd(
+            PairKeys(pair_id).rounds,
+            {b"d": payload},
+            id=entry_id,
+            maxlen=whole("max_entries", max_entries, 1),
+            approximate=True,
+        )
+        return str(added.decode())
+
+    @translated()
+    def read(self, pair_id: str, after: str, count: int) -> list[tuple[str, bytes]]:
+        """At most `count` entries (id, payload) after an id, oldest first; never waits.
+
+        An entry without a payload yields b"", which no codec accepts: the caller refuses and counts it.
+        """
+        start, count = _after("after", after), whole("count", count, 1)
+        return _entries(self._client.xrange(PairKeys(pair_id).rounds, min=start, count=count))
+
+    @translated()
+    def read_many(self, after: Mapping[str, str], count: int) -> dict[str, list[tuple[str, bytes]]]:
+        """`read` for several pairs, {pair id: after}: one round trip, or one for each pair on a Cluster."""
+        starts = {pair_id: _after("after", text) for pair_id, text in after.items()}
+        if self.clustered:
+            return {pair_id: self.read(pair_id, text, count) for pair_id, text in after.items()}
+        with self._client.pipeline(transaction=False) as pipe:
+            for pair_id, start in starts.items():
+                pipe.xrange(PairKeys(pair_id).rounds, min=start, count=whole("count", count, 1))
+            return {pair_id: _entries(found) for pair_id, found in zip(starts, pipe.execute(), strict=True)}
+
+    @translated()
+    def backlog(self, pair_id: str, after: str) -> tuple[int, int | None]:
+        """How many entries wait after the watermark, and the unix ms of the oldest of them (None when none waits).
+
+        The number is the stream's length, exact because a commit trims everything up to the watermark.
+        """
+        key = PairKeys(pair_id).rounds
+        with self._client.pipeline(transaction=False) as pipe:
+            pipe.xlen(key)
+            pipe.xrange(key, min=_after("after", after), count=1)
+            length, oldest = pipe.execute()
+        if not oldest:
+            return 0, None
+        return int(length), stream_id("entry", oldest[0][0].decode())[0]
+
+    @translated()
+    def load(self, pair_id: str) -> StoredState:
+        """The state of a pair, read in one step; the empty state for a pair that learnt nothing yet.
+
+        Raises:
+            StoreCorruptError: when the stored fields are not what a commit writes.
+        """
+        fields = ("body", "watermark", "sequences", "counters", "version", "committed_ms")
+        body, watermark, sequences, counters, version, committed = self._client.hmget(PairKeys(pair_id).state, fields)
+        text = ZERO_ID if watermark is None else watermark.decode(errors="replace")
+        try:
+            stream_id("watermark", text)
+        except InvalidValue as error:
+            raise StoreCorruptError(f"state of {pair_id}: {error}") from None
+        return StoredState(
+            body=body,
+            watermark=text,
+            sequences=sequences or b"",
+            counters=counters or b"",
+            version=integer("version", version),
+            committed_ms=integer("committed_ms", committed),
+        )
+
+    @translated()
+    def commit(self, lease: Lease, commit: Commit) -> None:
+        """Writes state, watermark, coefficients, history and change notice in one step, or nothing at all.
+
+        Then the stream keeps only what lies after the watermark. A repeated commit whose first try was applied is a
+        success, also when the lease lapsed in between.
+
+        Raises:
+            FenceLostError: the lease lapsed or passed to somebody else.
+            WatermarkMovedError: somebody committed since the state was loaded.
+            VersionError: a publication does not grow past the one before.
+            StoreUnavailableError: Redis cannot serve; the commit may have been applied, so load the state again.
+        """
+        keys = PairKeys(lease.pair_id)
+        args: list[Argument] = [
+            lease.owner,
+            lease.fence,
+            commit.expected_watermark,
+            commit.watermark,
+            commit.digest(lease),
+            "0" if commit.body is None else "1",
+            commit.body or b"",
+            commit.sequences,
+            commit.counters,
+            commit.version,
+            next_id(commit.watermark),
+            MAX_HISTORY,
+            CHANGES,
+            lease.pair_id,
+        ]
+        for item in commit.publications:
+            args += [item.version, item.table, item.etag, item.published_ms, item.history]
+        touched = [keys.lease, keys.state, keys.coefficients, keys.history, keys.rounds]
+        code, detail = self._run(scripts.COMMIT, touched, args)
+        if code in _REFUSALS:
+            raise _REFUSALS[code](f"pair {lease.pair_id}: {detail.decode(errors='replace')}")
+
+    @translated()
+    def coefficients(self, pair_id: str) -> Published | None:
+        """The table in force, None before the first publication.
+
+        Raises:
+            StoreCorruptError: when the stored fields are not what a commit writes.
+        """
+        fields = ("version", "body", "etag", "published_ms")
+        version, body, etag, published = self._client.hmget(PairKeys(pair_id).coefficients, fields)
+        if version is None:
+            return None
+        if body is None or etag is None:
+            raise StoreCorruptError(f"coefficients of {pair_id}: body or etag is missing")
+        return Published(
+            integer("version", version), body, etag.decode(errors="replace"), integer("published_ms", published)
+        )
+
+    @translated()
+    def history(self, pair_id: str, count: int, before: str = "+") -> list[HistoryEntry]:
+        """At most `count` past publications, newest first.
+
+        Args:
+            pair_id: whose history.
+            count: at least 1.
+            before: `+` for the newest, or an id: entries before it only. `<ms + 1>-0` gives the state as of `ms`.
+
+        Raises:
+            StoreCorruptError: when an entry is not what a commit writes.
+        """
+        if before != "+":
+            stream_id("before", before)
+        start = before if before == "+" else f"({before}"
+        found = self._client.xrevrange(PairKeys(pair_id).history, max=start, count=whole("count", count, 1))
+        return [_history_entry(key.decode(), fields) for key, fields in found]
+
+
+def _after(field: str, text: str) -> str:
+    stream_id(field, text)
+    return f"({text}"
+
+
+def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> list[tuple[str, bytes]]:
+    return [(key.decode(), fields.get(b"d", b"")) for key, fields in found]
+
+
+def _history_entry(key: str, fields: dict[bytes, Any]) -> HistoryEntry:
+    return HistoryEntry(
+        id=key,
+        version=integer("version", fields.get(b"version")),
+        published_ms=integer("published_ms", fields.get(b"published_ms")),
+        table=fields.get(b"table", b""),
+        entry=fields.get(b"entry", b""),
+    )
