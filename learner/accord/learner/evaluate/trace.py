@@ -13,13 +13,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..coefficients import MAX_WORKLOADS
 from ..errors import InvalidValue
 from ..pair import Pair
 from ..workload import WorkloadKey
 from .npz import read_arrays
 
 MAX_ROWS = 1 << 24
-MAX_TRACE_WORKLOADS = 1024
+
 MAX_PAIR_TEXT = 4096
 _OPTIONAL = ("q_sampled", "entropy")
 
@@ -223,8 +224,8 @@ def _check_features(features: Floats, k: int) -> None:
 
 
 def _check_workloads(workloads: tuple[str, ...]) -> None:
-    if not 1 <= len(workloads) <= MAX_TRACE_WORKLOADS:
-        raise InvalidValue("workloads", len(workloads), f"must be 1 to {MAX_TRACE_WORKLOADS} keys")
+    if not 1 <= len(workloads) <= MAX_WORKLOADS:
+        raise InvalidValue("workloads", len(workloads), f"must be 1 to {MAX_WORKLOADS} keys")
     for key in workloads:
         WorkloadKey.parse(key)
     if len(set(workloads)) != len(workloads):

@@ -1,0 +1,47 @@
+"""`accord evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..basis import DEFAULT_KNOTS, check_knots
+from ..errors import InvalidValue
+from .predictors import PREDICTORS
+from .prequential import evaluate_trace
+from .report import tables
+from .trace import Trace
+
+_ALL = ",".join(PREDICTORS)
+_KNOTS = ",".join(f"{t:g}" for t in DEFAULT_KNOTS)
+
+
+def evaluate(
+    trace: Annotated[Path | None, typer.Option(help="A recorded trace (npz); the bundled one by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    predictors: Annotated[str, typer.Option(help="Which predictors, separated by commas.")] = _ALL,
+    knots: Annotated[str, typer.Option(help="Knots of the spline, separated by commas; empty for a line.")] = _KNOTS,
+    positions: Annotated[bool, typer.Option("--positions", help="Add a table per draft position.")] = False,
+) -> None:
+    """Replays a recorded trace offline and compares predictors on labels they have not seen."""
+    names, chosen = _names(predictors), check_knots(knots)
+    recorded = Trace.bundled() if trace is None else Trace.load(trace)
+    evaluation = evaluate_trace(recorded, {name: PREDICTORS[name](recorded, chosen) for name in names})
+    if as_json:
+        typer.echo(json.dumps(evaluation.to_dict(), allow_nan=False))
+        return
+    console = Console()
+    for table in tables(evaluation, positions=positions):
+        console.print(table)
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names or [text]:
+        if name not in PREDICTORS:
+            raise InvalidValue("predictors", name, f"must be among {_ALL}")
+    return names

@@ -1,0 +1,55 @@
+"""The tables of `accord evaluate`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from rich import box
+from rich.table import Table
+
+from .metrics import METRICS, Metrics
+from .prequential import Evaluation
+
+HEADERS = {"log_loss": "log-loss", "ece": "ECE", "auc": "AUC", "brier": "Brier"}
+
+
+def tables(evaluation: Evaluation, *, positions: bool = False) -> Iterator[Table]:
+    """The table per workload and overall, and, if asked for, one per draft position."""
+    trace = evaluation.trace
+    table = _table(f"{trace.pair.target} + {trace.pair.draft} ({trace.pair.method}, K = {trace.k})", "workload")
+    for key, row in evaluation.workloads.items():
+        _section(table, key, row.items())
+    _section(table, "overall", evaluation.overall.items(), evaluation)
+    yield table
+    if positions:
+        table = _table("by draft position", "position")
+        for k in range(trace.k):
+            _section(table, str(k), ((name, rows[k]) for name, rows in evaluation.positions.items()))
+        yield table
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column(first, no_wrap=True)
+    table.add_column("labels", justify="right")
+    table.add_column("predictor", no_wrap=True)
+    for name in METRICS:
+        table.add_column(HEADERS[name], justify="right")
+    table.add_column("workload ECE", justify="right")
+    return table
+
+
+def _section(
+    table: Table, title: str, rows: Iterable[tuple[str, Metrics]], evaluation: Evaluation | None = None
+) -> None:
+    for i, (name, metrics) in enumerate(rows):
+        head = (title, f"{metrics.labels:,}") if i == 0 else ("", "")
+        values = [_number(getattr(metrics, metric)) for metric in METRICS]
+        spread = _number(evaluation.workload_ece(name)) if evaluation else ""
+        table.add_row(*head, name, *values, spread)
+    table.add_section()
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
