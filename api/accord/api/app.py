@@ -1,0 +1,101 @@
+"""Builds the application: routes, errors, middleware, and what lives as long as it does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from accord.learner.store.connect import connect_async, safe_url
+
+from . import errors
+from .learnt import Learnt
+from .logs import event
+from .middleware import BodyLimitMiddleware, HeadersMiddleware, HeadMiddleware
+from .routes import ROUTERS
+from .services import Services
+from .settings import Settings
+from .source import Source
+from .subscriber import Subscriber
+from .tables import Tables
+from .waiters import Waiters
+
+STORE_TIMEOUT_S = 2.0
+CONNECT_TIMEOUT_S = 1.0
+"""Somebody waits for every read of the api, so it gives up sooner than a learner would."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; the store is contacted when it starts, and may be away then.
+
+    `app.state.services` holds what the routes share while it runs. A server that shuts down calls
+    `app.state.services.waiters.stop()` first, as ASGI says nothing to an application before its requests have ended.
+
+    Raises:
+        InvalidValue: for a store URL that cannot be used.
+    """
+    # Refuses a bad URL here, where the caller can still say so.
+    _client(settings, "api-check")
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        client = _client(settings, "api")
+        source = Source(client)
+        waiters = Waiters(settings.max_waiters)
+        tables = Tables(source.table, waiters, settings.max_pairs)
+        subscriber = Subscriber(lambda: _client(settings, "api-feed"), tables, _reporter(settings))
+        app.state.services = Services(settings, source, Learnt(), tables, waiters, subscriber)
+        subscriber.start()
+        try:
+            yield
+        finally:
+            waiters.stop()
+            tables.close()
+            await subscriber.stop()
+            await client.aclose()
+
+    app = FastAPI(
+        title="accord",
+        summary="Learnt acceptance of draft tokens: coefficients, how sure they are, and how well they predict.",
+        version=version("accord"),
+        lifespan=lifespan,
+        # Their pages load scripts from elsewhere, which many clusters cannot reach and the headers here forbid.
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would be an answer that no route declares.
+        redirect_slashes=False,
+    )
+    errors.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes)
+    app.add_middleware(HeadersMiddleware)
+    app.add_middleware(HeadMiddleware)
+    return app
+
+
+def _client(settings: Settings, role: str) -> Any:
+    return connect_async(
+        settings.redis_url,
+        role=role,
+        socket_timeout=STORE_TIMEOUT_S,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        # Once more, for a pooled connection that a restarted store has closed.
+        retry=Retry(NoBackoff(), 1),
+    )
+
+
+def _reporter(settings: Settings) -> Any:
+    def report(reason: str | None) -> None:
+        if reason is None:
+            event("store reached", store=safe_url(settings.redis_url))
+        else:
+            event("store lost", level=logging.WARNING, store=safe_url(settings.redis_url), reason=reason)
+
+    return report

@@ -1,0 +1,161 @@
+"""One envelope for everything that goes wrong: `{"error": {"code", "message", "field"?, "value"?}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from accord.learner.store.errors import StoreError, StoreUnavailableError
+
+SHOWN = 120
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class ErrorBody(BaseModel):
+    """What went wrong: a code to branch on, a sentence to read, and the culprit where there is one."""
+
+    code: str
+    message: str
+    field: str | None = None
+    value: str | None = None
+
+
+class ErrorEnvelope(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """A refusal that the client can understand.
+
+    Attributes:
+        status: HTTP status.
+        code: stable word for programs.
+    """
+
+    status = 500
+    code = "internal"
+
+    def __init__(self, message: str, *, field: str | None = None, value: object = None) -> None:
+        self.message, self.field, self.value = message, field, value
+        super().__init__(message)
+
+
+class ValueInvalidError(ApiError):
+    """A path, query or body value that cannot be used."""
+
+    status = 422
+    code = "value_invalid"
+
+
+class PairUnknownError(ApiError):
+    """No engine has registered this pair."""
+
+    status = 404
+    code = "pair_unknown"
+
+    def __init__(self, pair: str) -> None:
+        super().__init__("no engine has registered this pair", field="pair", value=pair)
+
+
+class NotReadyError(ApiError):
+    """The api runs, but cannot do its work now."""
+
+    status = 503
+    code = "not_ready"
+
+
+_CODES = {
+    404: "route_unknown",
+    405: "method_not_allowed",
+    413: "body_too_large",
+}
+
+
+def envelope(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    field: str | None = None,
+    value: object = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """An error response. The value is shown as text and cut, so that no input can break or bloat the answer."""
+    error: dict[str, str] = {"code": code, "message": message}
+    if field is not None:
+        error["field"] = field
+    if value is not None:
+        error["value"] = _shown(value)
+    # Set here as well as in the middleware: a 500 is made outside of it.
+    extra = {"cache-control": "no-store", **SECURITY_HEADERS, **(headers or {})}
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        extra.setdefault("retry-after", "1")
+    return JSONResponse({"error": error}, status, extra)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route declares in OpenAPI for the errors that it can answer; 413, 422 and 500 come with every route."""
+    return {
+        status: {"model": ErrorEnvelope, "description": HTTPStatus(status).phrase}
+        for status in sorted({413, 422, 500, *statuses})
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of an application end in the envelope."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(StoreError, _store_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _internal_error)
+
+
+async def _api_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return envelope(error.status, error.code, error.message, field=error.field, value=error.value)
+
+
+async def _store_error(_: Request, error: Exception) -> JSONResponse:
+    # The client's own words name hosts, so they stay in the log.
+    if isinstance(error, StoreUnavailableError):
+        return envelope(503, "store_unavailable", "the store does not answer, and nothing read before can stand in")
+    return envelope(500, "store_failed", "the store holds something that is not understood here")
+
+
+async def _validation_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return envelope(422, ValueInvalidError.code, str(first["msg"]), field=field, value=first.get("input"))
+
+
+async def _http_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    # HEAD is answered wherever GET is (middleware), and routes do not know it.
+    if "GET" in headers.get("Allow", "").split(", "):
+        headers["Allow"] += ", HEAD"
+    message = error.detail if isinstance(error.detail, str) else HTTPStatus(error.status_code).phrase
+    return envelope(error.status_code, _CODES.get(error.status_code, "http_error"), message, headers=headers)
+
+
+async def _internal_error(_: Request, error: Exception) -> JSONResponse:
+    return envelope(500, "internal", "the request failed for a reason that is in the server's log")
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."

@@ -1,0 +1,49 @@
+"""What the learner knows, turned into plain values off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from accord.learner.errors import Refusal
+from accord.learner.store.errors import StoreCorruptError
+
+T = TypeVar("T")
+
+CONCURRENT_VIEWS = 2
+"""A state can be megabytes; decoding more of them at a time would only take memory."""
+
+
+class Learnt:
+    """Decodes learnt states in threads, so that no long-poll waits for the arithmetic."""
+
+    def __init__(self) -> None:
+        self._decoding = asyncio.Semaphore(CONCURRENT_VIEWS)
+
+    async def pair(self, body: bytes | None, counters: bytes | None) -> dict[str, Any]:
+        """Counters and workloads of a pair.
+
+        Raises:
+            StoreCorruptError: when the state is not what a learner writes.
+        """
+        from accord.learner import views
+
+        return await self._decoded(lambda: views.pair_view(body, counters))
+
+    async def workload(self, body: bytes, key: str) -> dict[str, Any] | None:
+        """Everything about a workload, None when the pair has not seen it.
+
+        Raises:
+            StoreCorruptError: when the state is not what a learner writes.
+        """
+        from accord.learner import views
+
+        return await self._decoded(lambda: views.workload_view(body, key))
+
+    async def _decoded(self, decode: Callable[[], T]) -> T:
+        async with self._decoding:
+            try:
+                return await asyncio.to_thread(decode)
+            except (Refusal, ValueError) as error:
+                raise StoreCorruptError(f"learnt state: {error}") from None

@@ -1,0 +1,92 @@
+"""What holds for every request: HEAD, security headers, and a bound on the size of bodies.
+
+Plain ASGI, because Starlette's BaseHTTPMiddleware hides a client's disconnect from the long-polls.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import SECURITY_HEADERS, envelope
+
+
+class HeadMiddleware:
+    """Answers HEAD as GET without the body, on every route."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes GET on in place of HEAD."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self.app({**scope, "method": "GET"}, receive, without_body)
+
+
+class HeadersMiddleware:
+    """Adds the security headers, and `no-store` where a route says nothing about caching."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, and the response with its headers."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("cache-control", "no-store")
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+
+class BodyLimitMiddleware:
+    """Refuses bodies over a limit: by their declared length at once, otherwise as soon as they grow past it.
+
+    Args:
+        app: what it guards.
+        limit: bytes.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self.app = app
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on with a body that cannot grow past the limit."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refusal = f"a body of more than {self.limit} bytes"
+        declared = Headers(scope=scope).get("content-length", "0")
+        # The server has checked that it is a number; a longer one than any limit need not be converted.
+        if len(declared) > 18 or (declared.isdigit() and int(declared) > self.limit):
+            await envelope(413, "body_too_large", refusal)(scope, receive, send)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                if seen > self.limit:
+                    raise HTTPException(413, refusal)
+            return message
+
+        await self.app(scope, counted, send)

@@ -1,0 +1,175 @@
+"""What the api answers, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_finite_or_none)]
+"""A number, or null where there is nothing to compute it from: JSON has no NaN."""
+
+
+class CoefficientRow(BaseModel):
+    """P(accept) = sigmoid(slopes . x(f) + intercepts[k] + u)."""
+
+    slopes: list[float] = Field(description="F values over the spline basis")
+    intercepts: list[float] = Field(description="K values, one for each draft position")
+    request_variance: float = Field(description="Variance of the request effect u; 0 switches it off")
+
+
+class CoefficientTableView(BaseModel):
+    """What engines apply: a row for each workload, and the prior row for every other."""
+
+    model_config = {"json_schema_extra": {"description": "Served byte for byte as published."}}
+
+    schema_: int = Field(alias="schema")
+    pair: str
+    version: int = Field(description="Only grows; 0 before the first publication")
+    published_ms: int
+    k: int
+    knots: list[float]
+    prior: CoefficientRow
+    workloads: dict[str, CoefficientRow]
+
+
+class Identity(BaseModel):
+    """Whose acceptance is estimated."""
+
+    target: str
+    draft: str
+    method: str
+    draft_sample_method: str
+    k: int
+
+
+class PairItem(BaseModel):
+    """A pair in the list."""
+
+    id: str
+    identity: Identity
+    knots: list[float]
+    registered_ms: int
+    version: int = Field(description="Of the coefficients in force; 0 before the first publication")
+    published_ms: int = Field(description="Unix milliseconds; 0 before the first publication")
+    workloads: int = Field(description="How many workloads have coefficients of their own")
+
+
+class PairList(BaseModel):
+    """Registered pairs in the order of their ids."""
+
+    pairs: list[PairItem]
+    unreadable: list[str] = Field(description="Ids of pairs whose stored record is damaged")
+    next: str | None = Field(description="What to pass as `after` for the next page; null on the last")
+
+
+class Engine(BaseModel):
+    """An engine as it last reported itself."""
+
+    engine: str
+    seen_ms: int | None = Field(description="When it last reported, unix milliseconds")
+    silent_ms: int | None = Field(description="How long ago that was, by the store's clock")
+    version: int | None = Field(description="The version of the coefficients that it applies")
+    status: dict[str, Any] = Field(description="The report itself")
+
+
+class Lag(BaseModel):
+    """What engines have sent and the learner has not learnt yet."""
+
+    entries: int
+    ms: int = Field(description="How long the oldest of them has waited; 0 without any")
+
+
+class PairDetail(BaseModel):
+    """A pair: who takes part, what was learnt, and how far behind that is."""
+
+    id: str
+    identity: Identity
+    knots: list[float]
+    registered_ms: int
+    version: int
+    published_ms: int
+    committed_ms: int = Field(description="When the learner last took something in; 0 before it did")
+    watermark: str = Field(description="The stream entry up to which everything is learnt")
+    lag: Lag
+    engines: list[Engine]
+    workloads: list[str] = Field(description="Keys that have coefficients of their own")
+    learnt: dict[str, Any] = Field(description="Counters and traffic, as the learner keeps them")
+
+
+class StandardErrors(BaseModel):
+    """Of the coefficients, from the inverse information."""
+
+    slopes: list[Number]
+    intercepts: list[Number]
+
+
+class ReliabilityBin(BaseModel):
+    """Predicted against realised acceptance where the prediction lies between low and high."""
+
+    low: Number
+    high: Number
+    labels: Number
+    predicted: Number
+    accepted: Number
+
+
+class SurvivalBin(BaseModel):
+    """Predicted against realised survival of a draft prefix."""
+
+    low: Number
+    high: Number
+    positions: Number
+    predicted: Number
+    realised: Number
+
+
+class PositionView(BaseModel):
+    """Predicted against realised acceptance at one draft position."""
+
+    position: int
+    labels: Number
+    accepted: Number
+    predicted: Number
+
+
+class Calibration(BaseModel):
+    """How well the coefficients in force predict; null where there is too little to say."""
+
+    labels: Number = None
+    accepted: Number = None
+    log_loss: Number = None
+    ece: Number = None
+    auc: Number = None
+    brier: Number = None
+    reliability: list[ReliabilityBin] = []
+    survival: list[SurvivalBin] = []
+    positions: list[PositionView] = []
+
+
+class WorkloadView(BaseModel):
+    """A workload: its coefficients, how sure they are, and how well they predict."""
+
+    model_config = {"extra": "allow"}
+
+    workload: str
+    prior: bool = Field(description="True when the pair has not seen this workload and serves it the prior row")
+    version: int
+    coefficients: CoefficientRow
+    standard_errors: StandardErrors | None = None
+    labels: Number
+    event_time_ms: int | None = None
+    learnt_version: int | None = None
+    calibration: Calibration
+
+
+class Health(BaseModel):
+    """The answer of a healthy process."""
+
+    status: str

@@ -1,0 +1,86 @@
+"""The published coefficients: what engines poll."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from ..errors import responses
+from ..etag import IfNoneMatch
+from ..models import CoefficientTableView
+from ..services import PairId, Services, UseServices
+from ..settings import MAX_WAIT_S
+from ..tables import Table
+
+router = APIRouter(prefix="/v1", tags=["coefficients"])
+
+_HEADERS: dict[str, Any] = {
+    "ETag": {"description": "Strong tag of exactly these bytes", "schema": {"type": "string"}},
+    "Vary": {"schema": {"type": "string"}},
+    "Cache-Control": {"schema": {"type": "string"}},
+    "Accord-Version": {"description": "The version of the table", "schema": {"type": "integer"}},
+    "Accord-Stale": {
+        "description": "`true` while the store is out of reach: this is the last table that was read",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+}
+
+
+@router.get(
+    "/pairs/{pair}/coefficients",
+    response_model=CoefficientTableView,
+    responses={
+        200: {"headers": _HEADERS, "description": "The table in force, byte for byte as published"},
+        304: {"headers": _HEADERS, "description": "The client holds the table in force"},
+        **responses(404, 503),
+    },
+)
+async def coefficients(
+    pair: PairId,
+    request: Request,
+    services: UseServices,
+    wait: Annotated[
+        float,
+        Query(
+            ge=0,
+            le=MAX_WAIT_S,
+            allow_inf_nan=False,
+            description="Seconds to hold the answer while the table is the one that `If-None-Match` names",
+        ),
+    ] = 0.0,
+) -> Response:
+    """All workloads of a pair and the prior row.
+
+    Send back the ETag in `If-None-Match`, and `wait` to be told of the next version as soon as it is published. A pair
+    without a publication answers version 0, the cold start.
+    """
+    held = IfNoneMatch.parse(request.headers.getlist("if-none-match"))
+    table, stale = await services.tables.get(pair)
+    if wait > 0 and held.matches(table.etag):
+        await _hold(services, pair, request, held, wait)
+        table, stale = await services.tables.get(pair)
+    return _answer(table, stale, held)
+
+
+async def _hold(services: Services, pair: str, request: Request, held: IfNoneMatch, wait: float) -> None:
+    def changed() -> bool:
+        table = services.tables.peek(pair)
+        return table is None or not held.matches(table.etag)
+
+    seconds = min(wait, services.settings.max_wait_s)
+    await services.waiters.hold(pair, seconds, request.receive, changed)
+
+
+def _answer(table: Table, stale: bool, held: IfNoneMatch) -> Response:
+    headers = {
+        "ETag": table.etag,
+        "Cache-Control": "no-cache",
+        "Vary": "Accept-Encoding",
+        "Accord-Version": str(table.version),
+    }
+    if stale:
+        headers["Accord-Stale"] = "true"
+    if held.matches(table.etag):
+        return Response(status_code=304, headers=headers)
+    return Response(table.body, media_type="application/json", headers=headers)

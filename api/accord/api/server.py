@@ -1,0 +1,118 @@
+"""Serves the application: its own socket, its own signals, and an end within two seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+from .logs import event
+from .settings import Settings
+
+DRAIN_S = 1
+"""How long answers may take to reach clients after the stop; whoever reads slower is cut off."""
+BACKLOG = 4096
+SPARE_FILES = 512
+
+
+class BindError(OSError):
+    """The address cannot be listened on."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any free one.
+
+    Raises:
+        BindError: saying which address, and why not.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        sock = socket.socket(found[0], found[1])
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(found[4])
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise BindError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    return sock
+
+
+def address(sock: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with the long-polls answered first when it stops, and without its traceback on a signal.
+
+    Args:
+        app: made by `create_app`.
+        on_listen: called once it listens.
+    """
+
+    def __init__(self, app: FastAPI, on_listen: Callable[[], None] = lambda: None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                lifespan="on",
+                ws="none",
+                backlog=BACKLOG,
+                # Longer than the longest wait of load balancers in front, as they reuse connections.
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=DRAIN_S,
+            )
+        )
+        self._app = app
+        self._on_listen = on_listen
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to listen, and says so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_listen()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers every open long-poll, then closes."""
+        self._app.state.services.waiters.stop()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT stop the server, which then ends with status 0."""
+        loop = asyncio.get_running_loop()
+        caught = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # In a thread other than the main one signals are somebody else's.
+            with contextlib.suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+                caught.append(number)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+
+def raise_file_limit(settings: Settings) -> None:
+    """Every long-poll holds a file descriptor: allows as many as may wait, as far as the system does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_waiters + SPARE_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+    if granted < wanted:
+        event("few file descriptors", limit=granted, wanted=wanted)

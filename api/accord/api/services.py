@@ -1,0 +1,57 @@
+"""What the routes share, and how they get at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from accord.learner.pair import check_pair_id
+from accord.learner.workload import WorkloadKey
+
+from .errors import ValueInvalidError
+from .learnt import Learnt
+from .settings import Settings
+from .source import Source
+from .subscriber import Subscriber
+from .tables import Tables
+from .waiters import Waiters
+
+
+@dataclass(frozen=True)
+class Services:
+    """One of each for an application, made when it starts."""
+
+    settings: Settings
+    source: Source
+    learnt: Learnt
+    tables: Tables
+    waiters: Waiters
+    subscriber: Subscriber
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+def _pair_id(
+    pair: Annotated[str, Path(description="Pair id", examples=["target.draft.eagle.greedy.k5-7fb6a352"])],
+) -> str:
+    try:
+        return check_pair_id(pair)
+    except ValueError:
+        raise ValueInvalidError("must match [a-z0-9][a-z0-9._-]{0,127}", field="pair", value=pair) from None
+
+
+def _workload_key(key: Annotated[str, Path(description="Workload, `label:class`")]) -> str:
+    try:
+        return str(WorkloadKey.parse(key))
+    except ValueError as error:
+        raise ValueInvalidError(str(error), field="key", value=key) from None
+
+
+UseServices = Annotated[Services, Depends(_services)]
+PairId = Annotated[str, Depends(_pair_id)]
+Key = Annotated[str, Depends(_workload_key)]

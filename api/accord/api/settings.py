@@ -1,0 +1,82 @@
+"""What the api reads from its environment: one variable a field, every number bounded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+MAX_WAIT_S = 60.0
+"""The longest that one long-poll may ask for; the contract with engines, so no setting raises it."""
+
+VARIABLES = {
+    "redis_url": "ACCORD_REDIS_URL",
+    "host": "ACCORD_API_HOST",
+    "port": "ACCORD_API_PORT",
+    "max_body_bytes": "ACCORD_API_MAX_BODY_BYTES",
+    "max_wait_s": "ACCORD_API_MAX_WAIT_S",
+    "max_waiters": "ACCORD_API_MAX_WAITERS",
+    "max_pairs": "ACCORD_API_MAX_PAIRS",
+}
+_SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://")
+
+
+class SettingError(ValueError):
+    """A setting that cannot be used; the message names the variable and shows the value."""
+
+
+class Settings(BaseModel):
+    """Everything that can be set, with its default.
+
+    >>> Settings.from_env({"ACCORD_API_PORT": "80a"})
+    Traceback (most recent call last):
+    ...
+    accord.api.settings.SettingError: ACCORD_API_PORT = '80a': must be a whole number from 0 to 65535
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://",
+    )
+    host: str = Field("127.0.0.1", min_length=1, max_length=255, description="must be a host name or an address")
+    port: int = Field(8790, ge=0, le=65535, description="must be a whole number from 0 to 65535")
+    max_body_bytes: int = Field(
+        1 << 20, ge=1 << 10, le=1 << 26, description="must be a whole number from 1024 to 67108864"
+    )
+    max_wait_s: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        MAX_WAIT_S, ge=0.0, le=MAX_WAIT_S, description=f"must be a number of seconds from 0 to {MAX_WAIT_S:g}"
+    )
+    max_waiters: int = Field(20_000, ge=0, le=1_000_000, description="must be a whole number from 0 to 1000000")
+    max_pairs: int = Field(1_000, ge=1, le=100_000, description="must be a whole number from 1 to 100000")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        if not url.startswith(_SCHEMES):
+            raise ValueError("unknown scheme")
+        return url
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: object) -> Self:
+        """Settings from the environment; overrides that are not None win (command line options).
+
+        Raises:
+            SettingError: naming the variable, its value and what it must be. The store's URL is not shown, as it may
+                carry a password.
+        """
+        env = os.environ if environ is None else environ
+        values: dict[str, object] = {name: env[var] for name, var in VARIABLES.items() if env.get(var, "") != ""}
+        values |= {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            name = str(error.errors()[0]["loc"][0])
+        if name not in VARIABLES:
+            raise SettingError(f"{name}: no such setting")
+        scheme = str(values[name]).partition("://")[0]
+        shown = f"{scheme[:16]!r}://..." if name == "redis_url" else f"{values[name]!r:.80}"
+        raise SettingError(f"{VARIABLES[name]} = {shown}: {cls.model_fields[name].description}")

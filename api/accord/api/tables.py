@@ -1,0 +1,194 @@
+"""The published tables in memory: one read of the store a change, however many clients ask or wait.
+
+A table counts as current while the change feed is alive and nothing was announced since it was read. It is stale while
+the feed is cut (a message may have been missed), or after a read failed; stale tables are served all the same, marked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from accord.learner.store.errors import StoreError, StoreUnavailableError
+
+from .errors import PairUnknownError
+from .waiters import Waiters
+
+MAX_AGE_S = 30.0
+"""A table that was read longer ago is read again when somebody asks: a net under changes that nobody announces, such as
+a restored backup."""
+CUT_AGE_S = 2.0
+"""The same while the change feed is cut; that read happens behind the answer."""
+RETRY_S = (0.1, 2.0)
+"""First and longest pause before a failed refresh is tried again, while somebody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is served for a pair: exact bytes and their strong, quoted ETag."""
+
+    version: int
+    etag: str
+    body: bytes
+    published_ms: int
+
+
+@dataclass(eq=False, slots=True)
+class _Slot:
+    pair: str
+    table: Table | None = None
+    current: bool = False
+    read_at: float = 0.0
+    announced: int = 0
+    changed: bool = False
+    failures: int = 0
+    error: StoreError | None = None
+    reading: asyncio.Task[None] | None = None
+    retry: asyncio.TimerHandle | None = None
+
+
+class Tables:
+    """Reads each table once, keeps it until something changes, and wakes who waits for that.
+
+    Args:
+        read: reads a pair's table from the store; None for an unknown pair; raises StoreError.
+        waiters: woken whenever the table of their pair may have changed.
+        limit: pairs kept in memory, beyond those that somebody waits for right now.
+    """
+
+    def __init__(self, read: Callable[[str], Awaitable[Table | None]], waiters: Waiters, limit: int) -> None:
+        self._read = read
+        self._waiters = waiters
+        self._limit = limit
+        self._slots: OrderedDict[str, _Slot] = OrderedDict()
+        self._live = False
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many pairs are kept."""
+        return len(self._slots)
+
+    async def get(self, pair: str) -> tuple[Table, bool]:
+        """The table of a pair, and whether it may be stale.
+
+        Raises:
+            PairUnknownError: when no engine has registered it.
+            StoreError: when it is not in memory and cannot be read.
+        """
+        slot = self._slots.setdefault(pair, _Slot(pair))
+        self._slots.move_to_end(pair)
+        age = asyncio.get_running_loop().time() - slot.read_at
+        if slot.table is not None and not self._live:
+            # Nobody waits for a store that is away: the old table at once, and news for whoever comes next.
+            if age > CUT_AGE_S:
+                self._refresh(slot)
+            return slot.table, True
+        if slot.table is not None and slot.current and age < MAX_AGE_S:
+            return slot.table, False
+        await asyncio.shield(self._refresh(slot))
+        self._trim()
+        if slot.table is None:
+            self._forget(slot)
+            if slot.current:
+                raise PairUnknownError(pair)
+            error = slot.error or StoreUnavailableError("not read yet")
+            raise type(error)(str(error))
+        return slot.table, not slot.current
+
+    def peek(self, pair: str) -> Table | None:
+        """What is in memory, without reading anything."""
+        slot = self._slots.get(pair)
+        return slot.table if slot else None
+
+    def changed(self, pair: str, version: int) -> None:
+        """The store announced a version. Read at once when somebody waits, otherwise when somebody asks."""
+        slot = self._slots.get(pair)
+        if slot is None:
+            return
+        slot.announced = version
+        slot.changed = True
+        if not slot.reading:
+            self._expire(slot)
+
+    def feed_back(self) -> None:
+        """The change feed is (again) alive: whatever is in memory may have changed unseen."""
+        self._live = True
+        for slot in list(self._slots.values()):
+            # Unlike an announced version, this asks for a read that starts from now on.
+            slot.announced, slot.changed = -1, True
+            if not slot.reading:
+                self._expire(slot)
+
+    def feed_lost(self) -> None:
+        """The change feed is cut: everything in memory may go stale from here on."""
+        self._live = False
+
+    def close(self) -> None:
+        """Ends reads and retries that are under way."""
+        self._closed = True
+        for slot in self._slots.values():
+            if slot.retry:
+                slot.retry.cancel()
+            if slot.reading:
+                slot.reading.cancel()
+
+    def _expire(self, slot: _Slot) -> None:
+        slot.current = False
+        if self._waiters.has(slot.pair):
+            self._refresh(slot)
+
+    def _refresh(self, slot: _Slot) -> asyncio.Task[None]:
+        if slot.reading is None:
+            if slot.retry:
+                slot.retry.cancel()
+                slot.retry = None
+            slot.reading = asyncio.create_task(self._load(slot), name=f"read {slot.pair}")
+        return slot.reading
+
+    async def _load(self, slot: _Slot) -> None:
+        try:
+            while True:
+                slot.changed, slot.read_at = False, asyncio.get_running_loop().time()
+                before, slot.table = slot.table, await self._read(slot.pair)
+                # A change announced during the read is usually what was just read.
+                seen = slot.table is not None and 0 <= slot.announced <= slot.table.version
+                slot.current, slot.failures = not slot.changed or seen, 0
+                if before is None or slot.table is None or before.etag != slot.table.etag:
+                    self._waiters.wake(slot.pair)
+                if slot.current:
+                    return
+        except StoreError as error:
+            slot.current, slot.error = False, error
+            slot.failures += 1
+            self._retry(slot)
+        finally:
+            slot.reading = None
+
+    def _retry(self, slot: _Slot) -> None:
+        if self._closed or not self._waiters.has(slot.pair):
+            return
+        first, longest = RETRY_S
+        pause = min(longest, first * 2 ** min(slot.failures, 16)) * random.uniform(0.5, 1.0)
+        slot.retry = asyncio.get_running_loop().call_later(pause, self._again, slot)
+
+    def _again(self, slot: _Slot) -> None:
+        slot.retry = None
+        if self._waiters.has(slot.pair):
+            self._refresh(slot)
+
+    def _trim(self) -> None:
+        # Only after a read: asking for pairs that do not exist must not push out those that do.
+        while len(self._slots) > self._limit:
+            idle = next((s for s in self._slots.values() if not s.reading and not self._waiters.has(s.pair)), None)
+            if idle is None:
+                return
+            self._forget(idle)
+
+    def _forget(self, slot: _Slot) -> None:
+        if self._slots.get(slot.pair) is slot and not slot.reading:
+            del self._slots[slot.pair]
+            if slot.retry:
+                slot.retry.cancel()

@@ -1,0 +1,98 @@
+"""Long-polls that are open: who waits for which pair, how many there are, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+
+from starlette.types import Receive
+
+
+class Ended(StrEnum):
+    """Why a long-poll stopped waiting."""
+
+    CHANGED = "changed"
+    TIMEOUT = "timeout"
+    DISCONNECTED = "disconnected"
+    STOPPED = "stopped"
+    FULL = "full"
+
+
+class Waiters:
+    """The futures of all open long-polls, by pair.
+
+    Args:
+        limit: above it nobody waits: the poll is answered at once with what is known.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+        self._stopped = False
+        self._by_pair: dict[str, set[asyncio.Future[None]]] = {}
+
+    def has(self, pair: str) -> bool:
+        """Whether anybody waits for a pair."""
+        return pair in self._by_pair
+
+    def wake(self, pair: str) -> None:
+        """Lets everybody who waits for a pair look again."""
+        for future in self._by_pair.get(pair, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def stop(self) -> None:
+        """Ends every poll now, and every later one at once: the server is shutting down."""
+        self._stopped = True
+        for pair in self._by_pair:
+            self.wake(pair)
+
+    async def hold(self, pair: str, seconds: float, receive: Receive, changed: Callable[[], bool]) -> Ended:
+        """Waits until something changed, the time is over, the client has gone or the server stops.
+
+        Args:
+            pair: what the client waits for.
+            seconds: how long at most.
+            receive: the request's ASGI channel, on which a disconnect arrives.
+            changed: looks whether there is news; called whenever the pair is woken.
+        """
+        if self._stopped:
+            return Ended.STOPPED
+        if self.count >= self.limit:
+            return Ended.FULL
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        gone = asyncio.create_task(_disconnect(receive))
+        self.count += 1
+        try:
+            while not changed():
+                left = deadline - loop.time()
+                if left <= 0:
+                    return Ended.TIMEOUT
+                await self._pause(pair, left, gone)
+                if self._stopped:
+                    return Ended.STOPPED
+                if gone.done():
+                    gone.result()
+                    return Ended.DISCONNECTED
+            return Ended.CHANGED
+        finally:
+            self.count -= 1
+            gone.cancel()
+
+    async def _pause(self, pair: str, seconds: float, gone: asyncio.Task[None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._by_pair.setdefault(pair, set())
+        waiting.add(future)
+        try:
+            await asyncio.wait({future, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.discard(future)
+            if not waiting and self._by_pair.get(pair) is waiting:
+                del self._by_pair[pair]
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

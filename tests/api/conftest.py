@@ -1,0 +1,31 @@
+"""A real api before a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from accord.api import Settings
+from accord.learner.embedded import EmbeddedServer
+from accord.learner.store import Store
+from tests.api.harness import Publisher, RunningApi
+
+
+@pytest.fixture
+def settings(server: EmbeddedServer) -> Settings:
+    """Defaults, on the test's store."""
+    return Settings(redis_url=server.url)
+
+
+@pytest.fixture
+def api(store: Store, settings: Settings) -> Iterator[RunningApi]:
+    """An api whose change feed is alive."""
+    with RunningApi(settings) as running:
+        yield running.ready()
+
+
+@pytest.fixture
+def publisher(store: Store) -> Publisher:
+    """The owner of a registered pair that has published nothing."""
+    return Publisher(store)
