@@ -34,9 +34,10 @@ def read_arrays(file: IO[bytes], required: Sequence[str], optional: Sequence[str
         InvalidValue: when a required array is missing, or anything cannot be read within the size limits
             (256 MiB file, 1 GiB for each array).
     """
+    label = str(getattr(file, "name", "stream"))
     size = file.seek(0, 2)
     if size > MAX_FILE_BYTES:
-        raise InvalidValue("trace", f"{size} bytes", f"at most {MAX_FILE_BYTES} bytes", Reason.SIZE)
+        raise InvalidValue("trace", label, f"has {size} bytes; at most {MAX_FILE_BYTES}", Reason.SIZE)
     file.seek(0)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -49,7 +50,7 @@ def read_arrays(file: IO[bytes], required: Sequence[str], optional: Sequence[str
     except InvalidValue:
         raise
     except (*_DAMAGE, ValueError, UnicodeError) as error:
-        raise InvalidValue("trace", _first_line(error), "is not a readable npz file") from None
+        raise InvalidValue("trace", label, f"is not a readable npz file ({_first_line(error)})") from None
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
@@ -72,7 +73,7 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     except InvalidValue:
         raise
     except (*_DAMAGE, *_HEADER_DAMAGE) as error:
-        raise InvalidValue(name, _first_line(error), "is not a readable NumPy array") from None
+        raise InvalidValue(name, None, f"is not a readable NumPy array ({_first_line(error)})") from None
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

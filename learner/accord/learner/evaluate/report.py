@@ -15,12 +15,14 @@ HEADERS = {"log_loss": "log-loss", "ece": "ECE", "auc": "AUC", "brier": "Brier"}
 
 
 def tables(evaluation: Evaluation, *, positions: bool = False) -> Iterator[Table]:
-    """The table per workload and overall, and, if asked for, one per draft position."""
+    """The table per workload and overall, and, if asked for, one per draft position; 80 columns hold them."""
     trace = evaluation.trace
+    spread = ", ".join(f"{name} {_number(evaluation.workload_ece(name))}" for name in evaluation.overall)
     table = _table(f"{trace.pair.target} + {trace.pair.draft} ({trace.pair.method}, K = {trace.k})", "workload")
+    table.caption = f"label-weighted mean of the workloads' ECE: {spread}"
     for key, row in evaluation.workloads.items():
         _section(table, key, row.items())
-    _section(table, "overall", evaluation.overall.items(), evaluation)
+    _section(table, "overall", evaluation.overall.items())
     yield table
     if positions:
         table = _table("by draft position", "position")
@@ -30,24 +32,19 @@ def tables(evaluation: Evaluation, *, positions: bool = False) -> Iterator[Table
 
 
 def _table(title: str, first: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column(first, no_wrap=True)
-    table.add_column("labels", justify="right")
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
+    table.add_column(first, overflow="fold")
+    table.add_column("labels", justify="right", no_wrap=True)
     table.add_column("predictor", no_wrap=True)
     for name in METRICS:
-        table.add_column(HEADERS[name], justify="right")
-    table.add_column("workload ECE", justify="right")
+        table.add_column(HEADERS[name], justify="right", no_wrap=True)
     return table
 
 
-def _section(
-    table: Table, title: str, rows: Iterable[tuple[str, Metrics]], evaluation: Evaluation | None = None
-) -> None:
+def _section(table: Table, title: str, rows: Iterable[tuple[str, Metrics]]) -> None:
     for i, (name, metrics) in enumerate(rows):
         head = (title, f"{metrics.labels:,}") if i == 0 else ("", "")
-        values = [_number(getattr(metrics, metric)) for metric in METRICS]
-        spread = _number(evaluation.workload_ece(name)) if evaluation else ""
-        table.add_row(*head, name, *values, spread)
+        table.add_row(*head, name, *(_number(getattr(metrics, metric)) for metric in METRICS))
     table.add_section()
 
 
