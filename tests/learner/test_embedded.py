@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 import redis
 
@@ -27,6 +27,7 @@ time.sleep(600)
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Polls with a deadline."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -34,13 +35,15 @@ def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def gone(pid: int) -> bool:
+    """Whether the process has ended, reaped or not."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
 
 def client(server: EmbeddedServer) -> redis.Redis:
+    """A plain client of the server."""
     return redis.Redis.from_url(server.url)
 
 

@@ -46,13 +46,23 @@ _OPTIONS = {
 }
 _ROLE = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
-# Three classes that the client ships without types.
+# Classes that the client ships without types.
 _cluster_node: Any = redis.cluster.ClusterNode
 _sentinel: Any = redis.sentinel.Sentinel
 _async_sentinel: Any = redis.asyncio.sentinel.Sentinel
 
+_AsyncSentinelPool: Any = redis.asyncio.sentinel.SentinelConnectionPool
+
 Client = redis.Redis | redis.RedisCluster
 AsyncClient = redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster
+
+
+class _ClosingPool(_AsyncSentinelPool):  # type: ignore[misc]  # shipped without types
+    async def aclose(self) -> None:
+        await super().aclose()
+        # Nobody else can: the client hands out only this pool.
+        for sentinel in self.sentinel_manager.sentinels:
+            await sentinel.aclose()
 
 
 @dataclass(frozen=True)
@@ -110,8 +120,9 @@ def connect_async(url: str, *, role: str = "client", **options: Any) -> AsyncCli
         nodes = [redis.asyncio.cluster.ClusterNode(*node) for node in address.nodes]
         return redis.asyncio.cluster.RedisCluster(startup_nodes=nodes, **values)
     if address.kind == "sentinel":
-        kwargs = _timeouts(values) | address.sentinel_options
-        client: AsyncClient = _async_sentinel(address.nodes, sentinel_kwargs=kwargs, **values).master_for(address.path)
+        sentinel_kwargs = _timeouts(values) | address.sentinel_options
+        sentinel = _async_sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values)
+        client: AsyncClient = sentinel.master_for(address.path, connection_pool_class=_ClosingPool)
         return client
     if address.kind == "unix":
         return redis.asyncio.Redis(unix_socket_path=address.path, **values)
@@ -126,7 +137,7 @@ def safe_url(url: object) -> str:
     'redis://***@host:6379/0?sentinel_password=***&db=1'
     """
     # Greedy up to the last @: a password that was not percent-encoded may hold any character.
-    hidden = re.sub(r"^([a-z+]*:?/*).*@", r"\1***@", str(url), flags=re.IGNORECASE | re.DOTALL)
+    hidden = re.sub(r"^([a-z+]*://)?.*@", r"\1***@", str(url), flags=re.IGNORECASE | re.DOTALL)
     return re.sub(r"((?:password|username|secret|token)[^=&]*=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
 
 
