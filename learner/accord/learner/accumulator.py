@@ -93,7 +93,7 @@ class Accumulator:
 
         self._add_loss(slots, requests, z, y, labelled)
         shift = self.effects.shift(requests, self.variance[slots])
-        survival = np.cumprod(sigmoid(z + shift[:, None]), axis=1)
+        survival: Array = np.cumprod(sigmoid(z + shift[:, None]), axis=1, dtype=np.float64)
         self.sketch.observe(slots, f, survival, taken, labelled, verified)
         self._add_moments(slots, self.basis.expand(f), v, r, y * labelled, labelled)
         self.effects.update(requests, labelled.sum(axis=1), r.sum(axis=1), v.sum(axis=1))

@@ -189,14 +189,13 @@ class _System:
     def _shape_step(self, weight: Array) -> Array:
         info = self.info
         rest = info.e1 - np.einsum("wkf,wf->wk", info.B, self.m[:, : self.size]) - info.c * self.m[:, self.size :]
-        shape = (self.tau * rest * self.gain).sum(axis=0) / weight
-        step: Array = shape - self.shape
-        # A common shift of shape is a shift of every level: moved there at once, the alternation need not find it.
-        shift = shape.mean()
-        self.shape = shape - shift
-        self.m[:, -1] += shift
-        self.mean[-1] += shift
-        return step - shift
+        pull = (self.tau * rest * self.gain).sum(axis=0)
+        # A common shift of shape is a shift of every level: the sum is held at 0 by a Lagrange multiplier.
+        multiplier = (pull / weight).sum() / (1.0 / weight).sum()
+        shape: Array = (pull - multiplier) / weight
+        step = shape - self.shape
+        self.shape = shape
+        return step
 
     def finite(self) -> bool:
         return bool(np.all(np.isfinite(self.m)) and np.all(np.isfinite(self.shape)) and np.all(np.isfinite(self.mean)))
@@ -226,7 +225,8 @@ class _System:
     def _spread(self) -> Array:
         """Covariance [W, F + 1, F + 1] of each workload's (slopes, level), the pair's own uncertainty included."""
         lean = self.covariance * self.P
-        return self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+        spread: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+        return spread
 
     def _update(self, intercepts: Array, intercept_variance: Array, spread: Array) -> Hierarchy:
         """One EM step of the variances, and the pair's new means."""
@@ -256,7 +256,8 @@ def _hyper_precision(size: int) -> Array:
 
 def _ascending(slopes: Array) -> Array:
     """The nearest slopes, from left to right, whose cumulative sums are >= 0."""
-    return np.diff(np.maximum(np.cumsum(slopes), 0.0), prepend=0.0)
+    ascending: Array = np.diff(np.maximum(np.cumsum(slopes), 0.0), prepend=0.0)
+    return ascending
 
 
 def _unusable(information: Information, hierarchy: Hierarchy) -> Fit:

@@ -110,7 +110,7 @@ class PairState:
             summaries: validated, of this pair, each admitted by `room_for` after those before it.
         """
         for summary in summaries:
-            self._grow(summary.workloads)
+            self.reserve(summary.workloads)
         places = [self._rows(summary.workloads) for summary in summaries]
         self._fade(places, summaries)
         for rows, summary in zip(places, summaries, strict=True):
@@ -167,7 +167,8 @@ class PairState:
             self.hierarchy.intercept_variance,
         )
 
-    def _grow(self, keys: Sequence[str]) -> None:
+    def reserve(self, keys: Sequence[str]) -> None:
+        """Makes room for workloads that are seen for the first time."""
         new = [key for key in keys if key not in self.keys]
         if not new:
             return

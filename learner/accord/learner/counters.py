@@ -1,0 +1,51 @@
+"""What a learner counted for a pair: beside the state, because refusals must not change what is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from .errors import Refusal
+
+
+@dataclass
+class Counters:
+    """Counts since the pair was first learnt.
+
+    Attributes:
+        summaries, rounds, labels: learnt.
+        rounds_missing: rounds whose numbers were skipped: never sent, or trimmed before they were read.
+        refused: summaries refused, by reason.
+        guarded: publications in which the guard kept a workload's old coefficients.
+        fits: refits by how they ended.
+        last_refusal: reason, detail and stream id of the newest refusal.
+    """
+
+    summaries: int = 0
+    rounds: int = 0
+    labels: int = 0
+    rounds_missing: int = 0
+    guarded: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    fits: dict[str, int] = field(default_factory=dict)
+    last_refusal: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, refusal: Refusal, entry_id: str) -> None:
+        """Counts one refused summary."""
+        reason = refusal.reason.value
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+        self.last_refusal = {"reason": reason, "detail": refusal.detail[:300], "entry": entry_id}
+
+    def fitted(self, status: str) -> None:
+        """Counts one refit."""
+        self.fits[status] = self.fits.get(status, 0) + 1
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Counters:
+        """The inverse of `encode`; fields that this version does not know are left out."""
+        values = json.loads(data) if data else {}
+        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})

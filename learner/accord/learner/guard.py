@@ -1,0 +1,111 @@
+"""Decides whether freshly fitted coefficients may be served: is the change real, and does it not hurt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .basis import Array, SplineBasis, sigmoid
+from .calibration import Cells
+from .coefficients import Coefficients, CoefficientTable
+from .pair_state import PairState
+
+MATERIAL_PROBABILITY = 0.002
+"""A change that moves no predicted probability by more than this, where there is traffic, is not published."""
+
+WORSE_BY_NOISE = 3.0
+"""New coefficients are refused when recent log-loss grew by more than this many standard errors of the difference."""
+
+MIN_JUDGED_LABELS = 200.0
+"""Fewer labels than this cannot tell: the fit, which has its prior, is trusted."""
+
+_PROBES = np.linspace(-3.0, 8.0, 12)
+"""Where probabilities are compared for a workload whose sketch is still empty."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The guard's word on one workload.
+
+    Attributes:
+        promoted: whether the new coefficients may be served.
+        difference: recent log-loss per label of new minus old, nats.
+        noise: its standard error; labels: how many were judged.
+    """
+
+    promoted: bool
+    difference: float
+    noise: float
+    labels: float
+
+
+def judge(acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis) -> Judgement:
+    """Compares the log-loss of old and new coefficients, label by label, on a workload's sketch [K, 64, 3].
+
+    The difference of each label's two losses has a mean and a variance over the labels; new coefficients are refused
+    when the mean exceeds WORSE_BY_NOISE standard errors (a paired one-sided z-test).
+    """
+    before, after = Cells.of(acceptance, old, basis), Cells.of(acceptance, new, basis)
+    labels = float(before.labels.sum())
+    if labels < MIN_JUDGED_LABELS:
+        return Judgement(True, 0.0, float("inf"), labels)
+    y, n = before.accepted, before.labels
+    (old1, old0), (new1, new0) = before.loss(), after.loss()
+    difference = float((y * (new1 - old1) + (n - y) * (new0 - old0)).sum()) / labels
+    square = float((y * (new1 - old1) ** 2 + (n - y) * (new0 - old0) ** 2).sum()) / labels
+    noise = float(np.sqrt(max(square - difference**2, 0.0) / labels))
+    return Judgement(difference <= WORSE_BY_NOISE * noise, difference, noise, labels)
+
+
+def moved(acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis) -> float:
+    """The largest change of predicted probability where there is traffic; infinite when the request effect changed."""
+    if old.request_variance != new.request_variance:
+        return float("inf")
+    if np.any(acceptance[..., 0] > 0.0):
+        before = Cells.of(acceptance, old, basis).probability
+        after = Cells.of(acceptance, new, basis).probability
+    else:
+        x = basis.expand(_PROBES)
+        before = sigmoid((x @ old.slopes)[:, None] + old.intercepts)
+        after = sigmoid((x @ new.slopes)[:, None] + new.intercepts)
+    return float(np.abs(after - before).max())
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the learner would serve next.
+
+    Attributes:
+        rows: every workload's row: the fitted one, or the served one where the guard holds the fitted one back.
+        moved: workload -> largest change of probability, material ones only; None for a new row or request effect.
+        held: workload -> why the guard keeps the served row.
+    """
+
+    rows: dict[str, Coefficients]
+    moved: dict[str, float | None]
+    held: dict[str, dict[str, float]]
+
+    @property
+    def material(self) -> bool:
+        """Whether anything would change that engines could notice."""
+        return bool(self.moved)
+
+
+def proposal(state: PairState, served: CoefficientTable) -> Proposal:
+    """Judges every workload's fitted row against the served one."""
+    proposed = Proposal({}, {}, {})
+    for index, key in enumerate(state.keys):
+        sketch, old, new = state.arrays["acceptance"][index], served.row(key), state.row(index)
+        known = key in served.workloads
+        proposed.rows[key] = new
+        change = moved(sketch, old, new, state.basis)
+        if known and change <= MATERIAL_PROBABILITY:
+            continue
+        verdict = judge(sketch, old, new, state.basis)
+        if not verdict.promoted:
+            proposed.rows[key] = old
+            proposed.held[key] = {"worse_by": verdict.difference, "noise": verdict.noise, "labels": verdict.labels}
+        if verdict.promoted or not known:
+            proposed.moved[key] = change if known and change != float("inf") else None
+    return proposed

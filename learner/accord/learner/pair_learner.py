@@ -1,0 +1,151 @@
+"""One pair's stream turned into states and publications: a function of the stream, never of the learner's timing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from .calibration import Cells, metrics
+from .coefficients import CoefficientTable
+from .counters import Counters
+from .errors import Refusal
+from .guard import proposal
+from .hierarchy import FitStatus
+from .sequences import Sequences
+from .state_codec import Learnt
+from .summary import RoundSummary
+from .wire import Expected, decode
+
+TICK_MS = 250
+"""Entries whose ids fall into the same quarter of a second are folded at once and followed by one refit."""
+
+PUBLISH_EVERY_MS = 1_000
+
+Entry = tuple[str, bytes]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One publication: the table, and the history entry that explains it."""
+
+    table: CoefficientTable
+    history: bytes
+
+
+@dataclass
+class PairLearner:
+    """Advances a pair over closed ticks of its stream.
+
+    Any split of the same stream into calls gives the same state, to the bit: a tick is folded whole, refits happen only
+    after a tick with evidence, and a publication that waits for its interval is made as of the tick in which it falls
+    due, whether or not anything arrived then.
+    """
+
+    learnt: Learnt
+    sequences: Sequences = field(default_factory=Sequences)
+    counters: Counters = field(default_factory=Counters)
+    watermark: str = "0-0"
+
+    def advance(self, entries: Sequence[Entry], closed_tick: int) -> list[Published]:
+        """Folds entries in stream order and returns what is to be published, oldest first.
+
+        Args:
+            entries: (stream id, bytes) behind the watermark, whole ticks only, all before `closed_tick`.
+            closed_tick: every tick before this one is over by the store's clock.
+        """
+        published: list[Published] = []
+        for tick, group in groupby(entries, key=lambda entry: tick_of(entry[0])):
+            published += self._fall_due(tick)
+            published += self._fold(tick, list(group))
+        published += self._fall_due(closed_tick)
+        return published
+
+    @property
+    def idle_until_tick(self) -> int | None:
+        """The tick at whose end a waiting publication falls due, or None."""
+        return self._due_tick() if self.learnt.due else None
+
+    def _fold(self, tick: int, entries: Sequence[Entry]) -> Iterator[Published]:
+        end_ms = (tick + 1) * TICK_MS
+        admitted = [summary for entry in entries if (summary := self._admit(entry, end_ms)) is not None]
+        self.watermark = entries[-1][0]
+        if admitted:
+            state = self.learnt.state
+            state.fold(end_ms, admitted)
+            self.counters.fitted(state.status.value)
+            self.sequences.forget(end_ms)
+            self._propose()
+            if self.learnt.due and self._due_tick() <= tick:
+                yield self._publish(end_ms)
+
+    def _admit(self, entry: Entry, end_ms: int) -> RoundSummary | None:
+        entry_id, payload = entry
+        state = self.learnt.state
+        try:
+            summary = decode(payload, Expected(state.pair, state.k, state.knots))
+            state.room_for(summary)
+            missing = self.sequences.admit(summary.engine, summary.boot, summary.first_seq, summary.last_seq, end_ms)
+        except Refusal as refusal:
+            self.counters.refuse(refusal, entry_id)
+            return None
+        state.reserve(summary.workloads)
+        self.counters.summaries += 1
+        self.counters.rounds += summary.rounds
+        self.counters.labels += summary.labels
+        self.counters.rounds_missing += missing
+        first = summary.first_seq
+        known = self.learnt.lineage.get(summary.engine)
+        if known is not None and known[0] == summary.boot:
+            first = min(first, known[1])
+        self.learnt.lineage[summary.engine] = [summary.boot, first, summary.last_seq]
+        return summary
+
+    def _due_tick(self) -> int:
+        """The first tick whose end lies at least one publish interval behind the last publication."""
+        return -(-(self.learnt.served.published_ms + PUBLISH_EVERY_MS) // TICK_MS) - 1
+
+    def _fall_due(self, before_tick: int) -> Iterator[Published]:
+        if self.learnt.due and (tick := self._due_tick()) < before_tick:
+            yield self._publish((tick + 1) * TICK_MS)
+
+    def _propose(self) -> None:
+        """After a refit: which rows the guard holds back, and whether what is left is worth publishing."""
+        learnt = self.learnt
+        if learnt.state.status is not FitStatus.CONVERGED:
+            learnt.due = False
+            return
+        proposed = proposal(learnt.state, learnt.served)
+        self.counters.guarded += len(set(proposed.held) - set(learnt.held))
+        learnt.held, learnt.due = proposed.held, proposed.material
+
+    def _publish(self, at_ms: int) -> Published:
+        learnt, state = self.learnt, self.learnt.state
+        proposed = proposal(state, learnt.served)
+        candidate = state.table(learnt.served.version + 1, at_ms)
+        table = replace(candidate, workloads=proposed.rows)
+        history = {
+            "cause": "refit",
+            "version": table.version,
+            "published_ms": at_ms,
+            "moved": proposed.moved,
+            "held": proposed.held,
+            "labels": dict(zip(state.keys, state.labels.tolist(), strict=True)),
+            "metrics": {
+                key: metrics(Cells.of(state.arrays["acceptance"][index], table.workloads[key], state.basis))
+                for index, key in enumerate(state.keys)
+            },
+            "lineage": dict(sorted(learnt.lineage.items())),
+        }
+        learnt.served, learnt.due, learnt.lineage = table, False, {}
+        return Published(table, json.dumps(history, separators=(",", ":"), allow_nan=False).encode())
+
+
+def tick_of(entry_id: str) -> int:
+    """The tick of a stream id.
+
+    >>> tick_of("1700000000250-3")
+    6800000001
+    """
+    return int(entry_id.partition("-")[0]) // TICK_MS

@@ -1,0 +1,59 @@
+"""Which rounds of which engine were learnt: every round once, whatever the network did."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from .errors import Reason, Refusal
+
+FORGET_AFTER_MS = 24 * 3600 * 1000
+"""A boot that has been silent for a day of stream time is forgotten."""
+
+
+@dataclass
+class Sequences:
+    """The last round learnt of each boot of each engine.
+
+    Attributes:
+        last: (engine, boot) -> [last round, stream milliseconds of its arrival].
+
+    >>> seen = Sequences()
+    >>> seen.admit("host/0", "00000000000000aa", 1, 3, 1000)
+    0
+    >>> seen.admit("host/0", "00000000000000aa", 6, 6, 1250)
+    2
+    """
+
+    last: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def admit(self, engine: str, boot: str, first: int, last: int, at_ms: int) -> int:
+        """Admits rounds first..last and returns how many rounds before them never arrived.
+
+        Raises:
+            Refusal: duplicate when all of them were learnt before, overlap when some of them were.
+        """
+        known = self.last.get((engine, boot), [0, 0])[0]
+        if last <= known:
+            raise Refusal(Reason.DUPLICATE, f"rounds {first}..{last} of {engine}; learnt up to {known}")
+        if first <= known:
+            raise Refusal(Reason.OVERLAP, f"rounds {first}..{last} of {engine}; learnt up to {known}")
+        self.last[(engine, boot)] = [last, at_ms]
+        return first - known - 1
+
+    def forget(self, now_ms: int) -> None:
+        """Drops boots that have been silent for a day."""
+        silent = [key for key, (_, at_ms) in self.last.items() if now_ms - at_ms > FORGET_AFTER_MS]
+        for key in silent:
+            del self.last[key]
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        rows = [[engine, boot, *values] for (engine, boot), values in sorted(self.last.items())]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Sequences:
+        """The inverse of `encode`; None and empty bytes are an empty record."""
+        rows = json.loads(data) if data else []
+        return cls({(engine, boot): [last, at_ms] for engine, boot, last, at_ms in rows})

@@ -1,0 +1,1 @@
+"""The learner process: leases, the loop over ticks, and its settings."""

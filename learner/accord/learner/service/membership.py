@@ -1,0 +1,83 @@
+"""How learners share the pairs: everyone announces itself and takes no more than its fair share."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from ..errors import AccordError
+from ..store import PairRecord, Store
+from .owner import PairOwner
+from .settings import LearnerSettings
+
+log = logging.getLogger(__name__)
+
+
+class Membership:
+    """The leases of one learner.
+
+    A learner that finds more pairs in its hands than an equal share gives the rest back; one that finds fewer takes
+    free pairs. A dead learner's leases lapse, and its announcement with them, so that the others' shares grow.
+
+    Attributes:
+        owners: pair id -> owner, for every pair this learner holds.
+    """
+
+    def __init__(self, store: Store, settings: LearnerSettings) -> None:
+        self.store, self.settings = store, settings
+        self.owners: dict[str, PairOwner] = {}
+        self._broken: dict[str, str] = {}
+
+    def rebalance(self) -> None:
+        """Announces this learner, renews its leases, and takes or gives back pairs."""
+        settings = self.settings
+        self.store.announce(settings.learner_id, 3 * settings.lease_ms)
+        for pair_id, owner in list(self.owners.items()):
+            if not self.store.renew(owner.lease, settings.lease_ms):
+                self.drop(pair_id, "the lease lapsed")
+        records = self.store.pairs()
+        share = math.ceil(len(records) / max(len(self.store.learners()), 1))
+        for pair_id in list(self.owners)[share:]:
+            self.give_back(pair_id)
+        for pair_id in sorted(set(records) - set(self.owners)):
+            if len(self.owners) >= share:
+                break
+            self._take(records[pair_id])
+
+    def drop(self, pair_id: str, why: str) -> None:
+        """Forgets a pair whose lease is lost, or whose last commit is unknown."""
+        if self.owners.pop(pair_id, None) is not None:
+            log.warning("dropped %s: %s", pair_id, why)
+
+    def drop_all(self, why: str) -> None:
+        """Forgets every pair: what is in memory may be ahead of the store."""
+        for pair_id in list(self.owners):
+            self.drop(pair_id, why)
+
+    def give_back(self, pair_id: str) -> None:
+        """Releases a pair for somebody else to take at once."""
+        owner = self.owners.pop(pair_id)
+        self.store.release(owner.lease)
+        log.info("gave back %s", pair_id)
+
+    def leave(self) -> None:
+        """Gives everything back: the others take over without waiting for a lease to lapse."""
+        for pair_id in list(self.owners):
+            self.give_back(pair_id)
+        self.store.retire(self.settings.learner_id)
+
+    def _take(self, record: PairRecord) -> None:
+        pair_id = record.pair.id
+        lease = self.store.acquire(pair_id, self.settings.learner_id, self.settings.lease_ms)
+        if lease is None:
+            return
+        try:
+            self.owners[pair_id] = PairOwner(self.store, record, lease)
+        except AccordError as error:
+            self.store.release(lease)
+            if self._broken.get(pair_id) != str(error):
+                self._broken[pair_id] = str(error)
+                log.error("cannot learn %s: %s", pair_id, error)
+            return
+        self._broken.pop(pair_id, None)
+        log.info("took %s with fence %d", pair_id, lease.fence)

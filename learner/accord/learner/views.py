@@ -1,0 +1,91 @@
+"""What a state says, as plain values for people and programs that read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .calibration import Cells, metrics, report
+from .coefficients import Coefficients, CoefficientTable
+from .counters import Counters
+from .pair_state import PairState
+from .state_codec import decode_learnt
+
+
+def pair_view(body: bytes | None, counters: bytes | None) -> dict[str, Any]:
+    """A pair at a glance: workloads with labels and quality, the pair's own parameters, and the learner's counters.
+
+    Args:
+        body: the state's bytes, None for a pair that nobody has learnt yet.
+        counters: the counters' bytes.
+
+    Raises:
+        Refusal: for bytes that are not a state.
+    """
+    counted = json.loads(Counters.decode(counters).encode())
+    if body is None:
+        return {"workloads": [], "pair_effects": None, "fit_status": None, "labels": 0, "counters": counted}
+    learnt = decode_learnt(body)
+    state, h = learnt.state, learnt.state.hierarchy
+    return {
+        "workloads": [_glance(state, index, learnt.served) for index in range(len(state.keys))],
+        "pair_effects": {
+            "slopes": h.slopes.tolist(),
+            "intercepts": h.intercepts.tolist(),
+            "slope_sd": (h.slope_variance**0.5).tolist(),
+            "level_sd": h.level_variance**0.5,
+            "intercept_sd": h.intercept_variance**0.5,
+        },
+        "fit_status": state.status.value,
+        "labels": int(state.labels.sum()),
+        "counters": counted,
+    }
+
+
+def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
+    """One workload: what is served, what is learnt with its standard errors, and how well the served row is calibrated.
+
+    Returns None for a workload that the state does not hold.
+
+    Raises:
+        Refusal: for bytes that are not a state.
+    """
+    learnt = decode_learnt(body)
+    state = learnt.state
+    if key not in state.keys:
+        return None
+    index = state.keys.index(key)
+    served = learnt.served.row(key)
+    a = state.arrays
+    return {
+        "workload": key,
+        "version": learnt.served.version,
+        "coefficients": served.to_dict(),
+        "learnt": state.row(index).to_dict(),
+        "standard_errors": {
+            "slopes": a["slope_errors"][index].tolist(),
+            "intercepts": a["intercept_errors"][index].tolist(),
+        },
+        "labels": int(state.labels[index]),
+        "memory_labels": float(a["memory"][index]),
+        "event_time_ms": int(state.event_ms[index]) or None,
+        "held_back": learnt.held.get(key),
+        "calibration": _calibration(state, index, served),
+    }
+
+
+def _calibration(state: PairState, index: int, row: Coefficients) -> dict[str, Any]:
+    return report(state.arrays["acceptance"][index], state.arrays["survival"][index], row, state.basis)
+
+
+def _glance(state: PairState, index: int, served: CoefficientTable) -> dict[str, Any]:
+    key = state.keys[index]
+    cells = Cells.of(state.arrays["acceptance"][index], served.row(key), state.basis)
+    n, y = float(state.arrays["n"][index].sum()), float(state.arrays["y"][index].sum())
+    return {
+        "workload": key,
+        "labels": int(state.labels[index]),
+        "event_time_ms": int(state.event_ms[index]) or None,
+        "accepted": y / n if n > 0.0 else None,
+        **metrics(cells),
+    }
