@@ -51,17 +51,17 @@ _cluster_node: Any = redis.cluster.ClusterNode
 _sentinel: Any = redis.sentinel.Sentinel
 _async_sentinel: Any = redis.asyncio.sentinel.Sentinel
 
-_AsyncSentinelPool: Any = redis.asyncio.sentinel.SentinelConnectionPool
 
 Client = redis.Redis | redis.RedisCluster
 AsyncClient = redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster
 
 
-class _ClosingPool(_AsyncSentinelPool):  # type: ignore[misc]  # shipped without types
-    async def aclose(self) -> None:
-        await super().aclose()
-        # Nobody else can: the client hands out only this pool.
-        for sentinel in self.sentinel_manager.sentinels:
+class _SentinelClient(redis.asyncio.Redis):
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        pool: Any = self.connection_pool
+        await super().aclose(close_connection_pool)
+        # Nobody else can: the connections to the Sentinels hang on this client only.
+        for sentinel in pool.sentinel_manager.sentinels:
             await sentinel.aclose()
 
 
@@ -95,6 +95,8 @@ def connect(url: str, *, role: str = "client", **options: Any) -> Client:
     if address.kind == "cluster":
         with translated():
             return redis.RedisCluster(startup_nodes=[_cluster_node(*node) for node in address.nodes], **values)
+    # Older clients repeat only what is named here.
+    values.setdefault("retry_on_error", [redis.ConnectionError, redis.TimeoutError])
     if address.kind == "sentinel":
         sentinel_kwargs = _timeouts(values) | address.sentinel_options
         client: Client = _sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values).master_for(address.path)
@@ -119,10 +121,12 @@ def connect_async(url: str, *, role: str = "client", **options: Any) -> AsyncCli
     if address.kind == "cluster":
         nodes = [redis.asyncio.cluster.ClusterNode(*node) for node in address.nodes]
         return redis.asyncio.cluster.RedisCluster(startup_nodes=nodes, **values)
+    # Older clients repeat only what is named here.
+    values.setdefault("retry_on_error", [redis.ConnectionError, redis.TimeoutError])
     if address.kind == "sentinel":
         sentinel_kwargs = _timeouts(values) | address.sentinel_options
         sentinel = _async_sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values)
-        client: AsyncClient = sentinel.master_for(address.path, connection_pool_class=_ClosingPool)
+        client: AsyncClient = sentinel.master_for(address.path, redis_class=_SentinelClient)
         return client
     if address.kind == "unix":
         return redis.asyncio.Redis(unix_socket_path=address.path, **values)
