@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -22,18 +18,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .child import Child, ChildError
 from .errors import AccordError, InvalidValue
 
 _PORT_TRIES = 5
-# Runs as the child before the server replaces it, so nothing happens between fork and exec of a threaded parent.
-_LAUNCH = """
-import ctypes, os, signal, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit("the parent is gone")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class EmbeddedServerError(AccordError):
@@ -74,8 +62,7 @@ class EmbeddedServer:
             self._remove = weakref.finalize(self, shutil.rmtree, self._dir, ignore_errors=True)
         else:
             self._dir = Path(data_dir).resolve()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._keeper: threading.Thread | None = None
+        self._child: Child | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -103,14 +90,14 @@ class EmbeddedServer:
     @property
     def pid(self) -> int:
         """Process id; EmbeddedServerError while the server is not running."""
-        if self._process is None:
+        if self._child is None:
             raise EmbeddedServerError("the server is not running")
-        return self._process.pid
+        return self._child.pid
 
     @property
     def running(self) -> bool:
         """Whether the process is alive."""
-        return self._process is not None and self._process.poll() is None
+        return self._child is not None and self._child.alive
 
     def start(self, timeout_s: float = 30.0) -> Self:
         """Starts the server and waits until it answers; nothing happens when it runs already.
@@ -120,7 +107,7 @@ class EmbeddedServer:
         """
         if self.running:
             return self
-        self._reap()
+        self._forget()
         self._dir.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + timeout_s
         for attempt in range(_PORT_TRIES):
@@ -140,19 +127,13 @@ class EmbeddedServer:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Asks the server to write everything and exit; kills it when it has not by the deadline."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._reap()
+        if self._child is not None:
+            self._child.stop(timeout_s)
+        self._forget()
 
     def kill(self) -> None:
         """Ends the server at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-        self._reap()
+        self._forget()
 
     def restart(self) -> None:
         """Stops and starts the server on the same port and data."""
@@ -168,40 +149,18 @@ class EmbeddedServer:
         arguments = ["--bind", "127.0.0.1", "--port", str(port), "--dir", ".", "--daemonize", "no"]
         arguments += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         arguments += ["--maxmemory-policy", "noeviction", *self._options]
-        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(self._binary), *arguments]
-        started = threading.Event()
-        failure: list[OSError] = []
+        child = Child("embedded-server", [str(self._binary), *arguments], self._dir / "server.log", cwd=self._dir)
         # The server holds the lock as long as it lives, even when this process is killed.
-        with open(self._dir / "server.log", "ab") as log, open(self._dir / "server.lock", "wb") as lock:
+        with open(self._dir / "server.lock", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise EmbeddedServerError(f"{self._dir} is in use by another server") from None
-
-            def keep() -> None:
-                try:
-                    self._process = subprocess.Popen(
-                        launch,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        cwd=self._dir,
-                        pass_fds=[lock.fileno()],
-                        process_group=0,
-                    )
-                except OSError as error:
-                    failure.append(error)
-                    return
-                finally:
-                    started.set()
-                self._process.wait()
-
-            # Linux ends the child with the thread that made it, so that thread stays as long as the child.
-            self._keeper = threading.Thread(target=keep, name="accord-embedded-server", daemon=True)
-            self._keeper.start()
-            started.wait()
-        if failure:
-            raise EmbeddedServerError(f"{self._binary} cannot be run: {failure[0]}")
+            try:
+                child.start(pass_fds=[lock.fileno()])
+            except ChildError as error:
+                raise EmbeddedServerError(str(error)) from None
+        self._child = child
 
     def _wait_ready(self, port: int, deadline: float) -> str:
         client = redis.Redis(host="127.0.0.1", port=port, socket_timeout=1.0, protocol=2, retry=Retry(NoBackoff(), 0))
@@ -219,15 +178,12 @@ class EmbeddedServer:
                 time.sleep(0.01)
         finally:
             client.close()
-        return f"the embedded server exited with status {self._process.returncode if self._process else None}"
+        return f"the embedded server exited with status {self._child.returncode if self._child else None}"
 
-    def _reap(self) -> None:
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
-        if self._keeper is not None:
-            self._keeper.join()
-            self._keeper = None
+    def _forget(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
 
     def _log_size(self) -> int:
         log = self._dir / "server.log"
