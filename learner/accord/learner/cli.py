@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated
 
@@ -69,13 +69,10 @@ def summary(entry: metadata.EntryPoint) -> str:
 
     The docstring is that of the function, or of the module when the entry point is not a function.
     """
-    try:
-        spec = importlib.util.find_spec(entry.module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None or not spec.has_location:
+    source = source_of(entry.module)
+    if source is None:
         return "(not part of this installation)"
-    tree = ast.parse(Path(spec.origin).read_bytes())
+    tree = ast.parse(source.read_bytes())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     text = ast.get_docstring(functions.get(entry.attr, tree)) or ""
     return text.partition("\n")[0]
@@ -124,7 +121,7 @@ def _load(entry: metadata.EntryPoint) -> typer.Typer:
         name = error.name if isinstance(error, ImportError) else None
         if (extra := extra_of(name)) is not None:
             raise MissingExtraError(_install(extra, error)) from None
-        if importable(entry.module):
+        if source_of(entry.module) is not None:
             raise
         raise MissingExtraError(f"the command {entry.name} is not part of this installation") from None
     if isinstance(command, typer.Typer):
@@ -134,12 +131,16 @@ def _load(entry: metadata.EntryPoint) -> typer.Typer:
     return app
 
 
-def importable(module: str) -> bool:
-    """Whether a module exists, whatever it needs."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:
-        return False
+def source_of(module: str) -> Path | None:
+    """The source file of a module, found without importing the packages that it is in; None when there is none."""
+    spec, places = None, None
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:depth]), places)
+        if spec is None:
+            return None
+        places = list(spec.submodule_search_locations or ())
+    return Path(spec.origin) if spec is not None and spec.origin is not None and spec.has_location else None
 
 
 def _install(extra: str, error: Exception) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import InvalidValue, Reason
 
 MAX_FILE_BYTES = 256 << 20
-MAX_ARRAY_BYTES = 1 << 30
+MAX_ARRAY_BYTES = 256 << 20
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
 """What zipfile raises for truncated, corrupt, encrypted or unknown content."""
 _HEADER_DAMAGE = (ValueError, TypeError, SyntaxError, KeyError, OverflowError, tokenize.TokenError, RecursionError)
@@ -32,7 +32,7 @@ def read_arrays(file: IO[bytes], required: Sequence[str], optional: Sequence[str
 
     Raises:
         InvalidValue: when a required array is missing, or anything cannot be read within the size limits
-            (256 MiB file, 1 GiB for each array).
+            (256 MiB for the file and for each array).
     """
     label = str(getattr(file, "name", "stream"))
     size = file.seek(0, 2)

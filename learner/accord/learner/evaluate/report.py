@@ -32,7 +32,7 @@ def tables(evaluation: Evaluation, *, positions: bool = False) -> Iterator[Table
 
 
 def _table(title: str, first: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left", padding=(0, 1, 0, 0))
     table.add_column(first, overflow="fold")
     table.add_column("labels", justify="right", no_wrap=True)
     table.add_column("predictor", no_wrap=True)
