@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.api.harness import Publisher, RunningApi
 
 from accord.api import Settings
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.store import Store
-from tests.api.harness import Publisher, RunningApi
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import httpx
 from accord.api import Settings, create_app
 from accord.api.server import Server, address, bind
 from accord.api.services import Services
-from accord.learner.coefficients import CoefficientTable, Coefficients
+from accord.learner.coefficients import Coefficients, CoefficientTable
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import Commit, Publication, Store
 

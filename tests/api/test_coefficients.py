@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
 
 from accord.learner.coefficients import CoefficientTable
 from accord.learner.store import Store
-from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
 
 PATH = f"/v1/pairs/{PAIR.id}/coefficients"
 
