@@ -68,6 +68,9 @@ def _views(data: bytes, offset: int, items: list[tuple[str, np.dtype[Any], tuple
     for name, dtype, shape in items:
         if not all(type(n) is int and 0 <= n <= 1 << 24 for n in shape) or len(shape) > 4:
             raise Refusal(Reason.SHAPE, f"{name} has shape {str(shape)[:80]}")
+        # An empty array has no bytes to hold it to, and NumPy cannot lay out one of any size either.
+        if math.prod(n or 1 for n in shape) > 1 << 40:
+            raise Refusal(Reason.SHAPE, f"{name} has shape {shape}")
         count = math.prod(shape)
         end = offset + count * dtype.itemsize
         if end > len(data):
