@@ -56,8 +56,7 @@ class PairOwner:
             FenceLostError, WatermarkMovedError, VersionError: somebody else owns the pair now; drop this owner.
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
-        closed = clock_ms // TICK_MS
-        whole = self._whole_ticks(entries, closed, read_count)
+        whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
         published = self.learner.advance(whole, closed)
         if not whole and not published:
@@ -80,13 +79,20 @@ class PairOwner:
         )
         return len(published)
 
-    def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> list[Entry]:
-        """The entries of ticks that are over and were read to their end."""
-        if len(entries) >= read_count and entries:
-            last = tick_of(entries[-1][0])
-            while len(more := self.store.read(self.pair_id, entries[-1][0], read_count)) >= read_count:
-                if tick_of(more[-1][0]) != last:
-                    break
-                entries = entries + more
-            entries = entries + [entry for entry in more if tick_of(entry[0]) == last]
-        return [entry for entry in entries if tick_of(entry[0]) < closed]
+    def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:
+        """The entries of ticks that are over and were read whole, and the tick before which nothing is unread."""
+        if len(entries) >= read_count:
+            entries = entries + self._rest_of_tick(entries[-1], read_count)
+            # What lies behind was not read: nothing may be concluded from the silence of those ticks.
+            closed = min(closed, tick_of(entries[-1][0]) + 1)
+        return [entry for entry in entries if tick_of(entry[0]) < closed], closed
+
+    def _rest_of_tick(self, last: Entry, read_count: int) -> list[Entry]:
+        rest: list[Entry] = []
+        tick = tick_of(last[0])
+        while more := self.store.read(self.pair_id, (rest[-1] if rest else last)[0], read_count):
+            same = [entry for entry in more if tick_of(entry[0]) == tick]
+            rest += same
+            if len(same) < read_count:
+                break
+        return rest

@@ -41,8 +41,16 @@ class LearnerSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LearnerSettings:
-        """Reads ACCORD_REDIS_URL and ACCORD_LEARNER_LEASE_MS; unset ones keep their default."""
-        lease = environment.get("ACCORD_LEARNER_LEASE_MS", str(cls.lease_ms))
-        if not lease.isascii() or not lease.isdigit():
-            raise InvalidValue("ACCORD_LEARNER_LEASE_MS", lease, "must be a whole number of milliseconds")
-        return cls(redis_url=environment.get("ACCORD_REDIS_URL", DEFAULT_REDIS_URL), lease_ms=int(lease[:9]))
+        """Reads ACCORD_REDIS_URL, ACCORD_LEARNER_LEASE_MS and ACCORD_LEARNER_READ_COUNT."""
+        return cls(
+            redis_url=environment.get("ACCORD_REDIS_URL", DEFAULT_REDIS_URL),
+            lease_ms=_whole(environment, "ACCORD_LEARNER_LEASE_MS", cls.lease_ms),
+            read_count=_whole(environment, "ACCORD_LEARNER_READ_COUNT", cls.read_count),
+        )
+
+
+def _whole(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InvalidValue(name, text, "must be a whole number")
+    return int(text)
