@@ -10,11 +10,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from accord.learner.coefficients import MAX_TABLE_BYTES, CoefficientTable
-from accord.learner.errors import InvalidValue, Refusal
+from accord.learner.coefficients import CoefficientTable
+from accord.learner.errors import Refusal
 from accord.learner.pair import Pair
 
 from .fitter import Fitter
@@ -234,15 +233,7 @@ class Agent:
 
     def _bootstrap(self) -> CoefficientTable | None:
         path = self.settings.bootstrap
-        if path is None:
-            return None
-        try:
-            with Path(path).open("rb") as file:
-                return self._judge.decode(file.read(MAX_TABLE_BYTES + 1))
-        except OSError as error:
-            raise InvalidValue(VARIABLES["bootstrap"], path, error.strerror or "cannot be read") from None
-        except Refusal as refusal:
-            raise InvalidValue(VARIABLES["bootstrap"], path, str(refusal), refusal.reason) from None
+        return None if path is None else self._judge.load(VARIABLES["bootstrap"], path)
 
     def _digest(self, table: CoefficientTable) -> str:
         if not self._digests or self._digests[0][0] is not table:

@@ -102,10 +102,10 @@ class EngineSide:
             self.errors[f"finish: {type(error).__name__}"] += 1
 
     def close(self) -> None:
-        """Hands over the round that is still open. For a shutdown, before the agent is stopped."""
+        """Hands over the round that is still open, and the sketch. For a shutdown, before the agent is stopped."""
         try:
-            if self._round_steps:
-                self._boundary()
+            if self._round_steps or self._sketch_rows.any():
+                self._boundary(last=True)
         except Exception as error:  # noqa: BLE001  # as above
             self.errors[f"close: {type(error).__name__}"] += 1
 
@@ -147,9 +147,9 @@ class EngineSide:
         self._accumulator.observe(f, slots, rows, taken, shown)
         self.labels += int(np.minimum(taken + 1, shown).sum())
 
-    def _boundary(self) -> None:
+    def _boundary(self, last: bool = False) -> None:
         self._rounds += 1
-        with_sketch = bool(self._workloads.idle()) or self._rounds % self._agent.settings.sketch_every == 0
+        with_sketch = last or bool(self._workloads.idle()) or self._rounds % self._agent.settings.sketch_every == 0
         parts = self._drain(with_sketch)
         if parts is not None:
             self._agent.put(parts)

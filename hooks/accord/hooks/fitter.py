@@ -54,6 +54,7 @@ class Fitter:
         self._before: RoundSummary | None = None
         self._served: CoefficientTable | None = None
         self._after: RoundSummary | None = None
+        self._base: CoefficientTable | None = None
         self._version = 0
         self._settled_at = clock()
         self._wake = threading.Event()
@@ -96,7 +97,7 @@ class Fitter:
             if not wanted:
                 self.table = None
             elif settled or self.table is None:
-                self.table = self._fit.table(self._version)
+                self.table = self._base or self._fit.table(self._version)
         except Exception:
             self.failures += 1
             log.exception("accord: own refit failed; it starts again from the last served table")
@@ -136,14 +137,16 @@ class Fitter:
         self._fold(before)
         if served is not None:
             self._fit.rebase(served)
-            self._version = served.version
+            # Until there is evidence on top of it, nothing is better than the served table itself.
+            self._base, self._version = served, served.version
         self._fold(after)
 
     def _fold(self, summary: RoundSummary | None) -> None:
         if summary is not None:
             self._fit.fold(summary)
+            self._base = None
             self.refits += 1
 
     def _restart(self) -> None:
         self._fit = LocalFit(self._pair, self._k, self._knots)
-        self._before = self._after = None
+        self._before = self._after = self._base = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from accord.learner.coefficients import CoefficientTable
-from accord.learner.errors import Reason, Refusal
+from accord.learner.coefficients import MAX_TABLE_BYTES, CoefficientTable
+from accord.learner.errors import InvalidValue, Reason, Refusal
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,20 @@ class Judge:
         if table.knots != self.knots:
             raise Refusal(Reason.KNOTS, f"knots {table.knots}, this engine has {self.knots}")
         return table
+
+    def load(self, field: str, path: str) -> CoefficientTable:
+        """The table of a file.
+
+        Raises:
+            InvalidValue: naming the field, for a file that cannot be read or a table that would be refused.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                return self.decode(file.read(MAX_TABLE_BYTES + 1))
+        except OSError as error:
+            raise InvalidValue(field, path, error.strerror or "cannot be read") from None
+        except Refusal as refusal:
+            raise InvalidValue(field, path, str(refusal), refusal.reason) from None
 
     def supersedes(self, table: CoefficientTable, last: CoefficientTable | None) -> bool:
         """Whether a served table replaces the last one the service gave; False when it brings nothing new.

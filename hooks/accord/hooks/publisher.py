@@ -82,12 +82,13 @@ class Publisher:
         """Waits until everything put so far has landed; False when the time is up before. Cuts a back-off short."""
         self._hurry.set()
         self._outbox.filled.set()
-        return self._outbox.wait_empty(timeout_s)
+        running = self._thread is not None and self._thread.is_alive()
+        return self._outbox.wait_empty(timeout_s if running else 0.0)
 
     def stop(self, timeout_s: float) -> bool:
         """Flushes, then ends the thread, all within `timeout_s`; False when something stayed unsent."""
         end = time.monotonic() + timeout_s
-        empty = self.flush(timeout_s) if self._thread is not None else len(self._outbox) == 0
+        empty = self.flush(timeout_s)
         self._stopping.set()
         self._hurry.set()
         self._outbox.filled.set()
