@@ -172,6 +172,8 @@ def check(summary: RoundSummary) -> None:
     gradient = 1.0 if summary.rounds == 1 else 8.0
     _below("y", m.y, limit)
     _below("c", m.c, 0.25 * limit)
+    steepest = COEFFICIENT_LIMIT * (widest * summary.basis.size + 2.0)
+    _below("loss", m.loss, steepest * limit.sum(axis=1)[:, None])
     _below("g1", np.abs(m.g1), gradient * limit)
     _below("B", np.abs(m.B), widest * m.c[:, :, None] * (1.0 + _ROUNDING) + _ROUNDING)
     _below("A", np.abs(m.A), widest**2 * m.c.sum(axis=1)[:, None] * (1.0 + _ROUNDING) + _ROUNDING)
