@@ -228,16 +228,22 @@ class _System:
         spread: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
         return spread
 
+    def _apart(self) -> Array:
+        """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean: what EM adds to its square."""
+        lean = self.covariance * self.P - np.eye(self.size + 1)
+        apart: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+        return apart
+
     def _update(self, intercepts: Array, intercept_variance: Array, spread: Array) -> Hierarchy:
         """One EM step of the variances, and the pair's new means."""
         seen = self.info.c.sum(axis=1) > 0.0
-        moved = (self.m - self.mean) ** 2 + np.einsum("wii->wi", spread)
+        moved = (self.m - self.mean) ** 2 + np.einsum("wii->wi", self._apart())
         f, w = self.size, float(seen.sum())
         prior = np.append(prior_slope_variance(f), LEVEL_VARIANCE)
         variance = (PRIOR_WORKLOADS * prior + moved[seen].sum(axis=0)) / (PRIOR_WORKLOADS + w)
         eps = intercepts - self.shape - self.m[:, f:]
         lean = np.concatenate([-self.info.B, -self.info.c[:, :, None]], axis=2) * self.gain[:, :, None]
-        eps_variance = self.gain + np.einsum("wki,wij,wkj->wk", lean, self.covariance, lean)
+        eps_variance = self.gain + np.einsum("wki,wij,wkj->wk", lean, spread, lean)
         each = (eps**2 + eps_variance)[seen].sum() / intercepts.shape[1]
         return replace(
             self.old,
