@@ -20,7 +20,7 @@ from enum import StrEnum
 import numpy as np
 
 from .basis import Array, SplineBasis
-from .coefficients import COLD_INTERCEPT, COLD_SLOPE
+from .coefficients import COEFFICIENT_LIMIT, COLD_INTERCEPT, COLD_SLOPE
 from .information import Information
 from .monotone import solve_monotone
 
@@ -49,6 +49,13 @@ class FitStatus(StrEnum):
     """Not within the tolerance after the last sweep: kept from being published, and counted."""
     NOT_FINITE = "not_finite"
     """Evidence or solution not finite: the last fit stays in force."""
+    INDEFINITE = "indefinite"
+    """Curvature that no labels can have, and more of it than the priors outweigh: the last fit stays in force."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the fit holds coefficients at all."""
+        return self in (FitStatus.CONVERGED, FitStatus.SLOW)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Hierarchy:
     @property
     def intercepts(self) -> Array:
         """Intercepts [K] of a workload that nobody has seen."""
-        return self.level + self.shape
+        return np.clip(self.level + self.shape, -COEFFICIENT_LIMIT, COEFFICIENT_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -124,10 +131,15 @@ def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) ->
         hierarchy: parameters of the last refit: start and prior strengths.
         basis: of the evidence.
     """
-    system = _System(information, hierarchy, basis)
+    if not all(np.all(np.isfinite(array)) for array in information.arrays().values()):
+        return _unusable(information, hierarchy, FitStatus.NOT_FINITE)
+    try:
+        system = _System(information, hierarchy, basis)
+    except np.linalg.LinAlgError:
+        return _unusable(information, hierarchy, FitStatus.INDEFINITE)
     status, sweeps = system.solve()
     if not system.finite():
-        return _unusable(information, hierarchy)
+        return _unusable(information, hierarchy, FitStatus.NOT_FINITE)
     return system.fit(status, sweeps)
 
 
@@ -140,6 +152,7 @@ class _System:
         self.gain = 1.0 / (information.c + self.tau)
         self.M = self._eliminated(basis.unpack(information.A))
         self.P = hierarchy.precision
+        np.linalg.cholesky(self.M + np.diag(self.P))  # fails unless positive definite, which inv does not ask for
         self.covariance = np.linalg.inv(self.M + np.diag(self.P))
         self.shape, self.mean = hierarchy.shape.copy(), hierarchy.mean
         self.m = np.tile(self.mean, (len(information.c), 1))
@@ -208,6 +221,7 @@ class _System:
         info = self.info
         pull = self.tau * (self.shape + level[:, None])
         intercepts = (info.e1 - np.einsum("wkf,wf->wk", info.B, slopes) + pull) * self.gain
+        slopes, intercepts = _servable(slopes, intercepts)
         spread = self._spread()
         jacobian = np.concatenate([-info.B, np.full((*info.c.shape, 1), self.tau)], axis=2) * self.gain[:, :, None]
         intercept_variance = self.gain + np.einsum("wki,wij,wkj->wk", jacobian, spread, jacobian)
@@ -229,7 +243,7 @@ class _System:
         return spread
 
     def _apart(self) -> Array:
-        """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean: what EM adds to its square."""
+        """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean, for the EM step."""
         lean = self.covariance * self.P - np.eye(self.size + 1)
         apart: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
         return apart
@@ -247,7 +261,7 @@ class _System:
         each = (eps**2 + eps_variance)[seen].sum() / intercepts.shape[1]
         return replace(
             self.old,
-            slopes=_ascending(self.mean[:f]),
+            slopes=_servable(_ascending(self.mean[:f]), self.shape)[0],
             level=float(self.mean[f]),
             shape=self.shape,
             slope_variance=variance[:f],
@@ -266,8 +280,19 @@ def _ascending(slopes: Array) -> Array:
     return ascending
 
 
-def _unusable(information: Information, hierarchy: Hierarchy) -> Fit:
+def _servable(slopes: Array, intercepts: Array) -> tuple[Array, Array]:
+    """Coefficients [..., F], [..., K] within the limits of what may be served; inside them they come back untouched.
+
+    A Newton step from coefficients at which p (1 - p) is nearly 0 can land anywhere.
+    """
+    total = np.cumsum(slopes, axis=-1)
+    if total.max(initial=0.0) > COEFFICIENT_LIMIT:
+        slopes = np.diff(np.clip(total, 0.0, COEFFICIENT_LIMIT), axis=-1, prepend=0.0)
+    return slopes, np.clip(intercepts, -COEFFICIENT_LIMIT, COEFFICIENT_LIMIT)
+
+
+def _unusable(information: Information, hierarchy: Hierarchy, status: FitStatus) -> Fit:
     w, k = information.c.shape
     slopes, intercepts = np.tile(hierarchy.slopes, (w, 1)), np.tile(hierarchy.intercepts, (w, 1))
     unknown = np.full((w, k), np.inf)
-    return Fit(slopes, intercepts, np.full(slopes.shape, np.inf), unknown, hierarchy, FitStatus.NOT_FINITE, 0)
+    return Fit(slopes, intercepts, np.full(slopes.shape, np.inf), unknown, hierarchy, status, 0)

@@ -123,7 +123,7 @@ class PairState:
         fit = refit(self.information, self.hierarchy, self.basis)
         self.status = fit.status
         self.refits += 1
-        if fit.status is not FitStatus.NOT_FINITE:
+        if fit.status.usable:
             self.hierarchy = fit.hierarchy
             for name in ("slopes", "intercepts", "slope_errors", "intercept_errors"):
                 self.arrays[name][:] = getattr(fit, name)
@@ -176,6 +176,9 @@ class PairState:
         for name, array in self.arrays.items():
             self.arrays[name] = np.concatenate([array, np.zeros(self.shape(name, len(new)))])
         self.arrays["memory"][-len(new) :] = MEMORY_LABELS
+        # where they stand until a fit places them
+        self.arrays["slopes"][-len(new) :] = self.hierarchy.slopes
+        self.arrays["intercepts"][-len(new) :] = self.hierarchy.intercepts
         for name in ("labels", "event_ms", "choice"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(len(new), dtype=np.int64)]))
 
