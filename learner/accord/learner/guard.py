@@ -17,6 +17,9 @@ MATERIAL_PROBABILITY = 0.002
 WORSE_BY_NOISE = 3.0
 """New coefficients are refused when recent log-loss grew by more than this many standard errors of the difference."""
 
+MAX_HALVINGS = 8
+"""How often the step to new coefficients is halved before it is given up."""
+
 MIN_JUDGED_LABELS = 200.0
 """Fewer labels than this cannot tell: the fit, which has its prior, is trusted."""
 
@@ -58,6 +61,26 @@ def judge(acceptance: Array, old: Coefficients, new: Coefficients, basis: Spline
     return Judgement(difference <= WORSE_BY_NOISE * noise, difference, noise, labels)
 
 
+def shortened(acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis) -> Coefficients | None:
+    """The longest halving of the step from old to new that clearly improves recent log-loss, or None.
+
+    Evidence taken where p (1 - p) is nearly 0 makes a Newton step far too long, and while the old coefficients stay in
+    force all new evidence is taken there again. Along the step log-loss is convex: when some part of it helps, a
+    halving finds it (backtracking), and when the step leads the wrong way, none does.
+    """
+    for halvings in range(1, MAX_HALVINGS + 1):
+        t = 0.5**halvings
+        between = Coefficients(
+            old.slopes + t * (new.slopes - old.slopes),
+            old.intercepts + t * (new.intercepts - old.intercepts),
+            new.request_variance,
+        )
+        verdict = judge(acceptance, old, between, basis)
+        if verdict.difference < -WORSE_BY_NOISE * verdict.noise:
+            return between
+    return None
+
+
 def moved(acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis) -> float:
     """The largest change of predicted probability where there is traffic; infinite when the request effect changed."""
     if old.request_variance != new.request_variance:
@@ -77,7 +100,8 @@ class Proposal:
     """What the learner would serve next.
 
     Attributes:
-        rows: every workload's row: the fitted one, or the served one where the guard holds the fitted one back.
+        rows: every workload's row: the fitted one; a shorter step towards it where the whole step hurts; or the served
+            one where the guard holds the fitted one back.
         moved: workload -> largest change of probability, material ones only; None for a new row or request effect.
         held: workload -> why the guard keeps the served row.
     """
@@ -103,9 +127,15 @@ def proposal(state: PairState, served: CoefficientTable) -> Proposal:
         if known and change <= MATERIAL_PROBABILITY:
             continue
         verdict = judge(sketch, old, new, state.basis)
-        if not verdict.promoted:
+        shorter = None if verdict.promoted else shortened(sketch, old, new, state.basis)
+        if shorter is not None:
+            proposed.rows[key] = shorter
+            change = moved(sketch, old, shorter, state.basis)
+            if known and change <= MATERIAL_PROBABILITY:
+                continue
+        elif not verdict.promoted:
             proposed.rows[key] = old
             proposed.held[key] = {"worse_by": verdict.difference, "noise": verdict.noise, "labels": verdict.labels}
-        if verdict.promoted or not known:
+        if verdict.promoted or shorter is not None or not known:
             proposed.moved[key] = change if known and change != float("inf") else None
     return proposed
