@@ -26,7 +26,7 @@ REGISTER_EVERY_S = 30.0
 LAST_CALL_S = 1.0
 """How long a thread that waits for a silent server may take to notice that it is over."""
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
 
 
 class Publisher:

@@ -20,7 +20,7 @@ from .transport import CONNECT_TIMEOUT_S, Answer, BoundedClient, OverdueError
 GRACE_S = 5.0
 """An answer may take this much longer than the wait that was asked for."""
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 15.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 5.0
 PAUSE_S = 1.0
 """Before the next poll, when a server answers "nothing new" without having waited."""
 
@@ -170,5 +170,6 @@ class Puller:
     def _open(self) -> BoundedClient:
         if self._client is None:
             agent = f"accord-engine ({self._engine})"
-            self._client = BoundedClient(self._token, agent, self._wait_s + self._grace_s)
+            tls = not self._url.startswith("http://")
+            self._client = BoundedClient(self._token, agent, self._wait_s + self._grace_s, tls)
         return self._client

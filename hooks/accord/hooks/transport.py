@@ -50,9 +50,10 @@ class BoundedClient:
         token: sent as a bearer token, or None.
         agent: the User-Agent.
         read_s: longest silence of a server.
+        tls: whether certificates will be verified; loading them stalls every thread of the process for a while.
     """
 
-    def __init__(self, token: str | None, agent: str, read_s: float) -> None:
+    def __init__(self, token: str | None, agent: str, read_s: float, tls: bool) -> None:
         # Compressed bodies are not asked for: a megabyte may inflate to a gigabyte.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": agent}
         if token is not None:
@@ -63,6 +64,7 @@ class BoundedClient:
             follow_redirects=False,
             # A proxy from the environment would end long-polls, and .netrc replace the token.
             trust_env=False,
+            verify=tls,
         )
         self._socket: socket.socket | None = None
 
