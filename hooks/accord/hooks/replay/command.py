@@ -19,6 +19,7 @@ from ..agent import Agent
 from ..engine import EngineSide
 from ..settings import AgentSettings, SettingError
 from .player import Mix, ReplayEngine
+from .score import Duel
 
 STATUS_EVERY_S = 0.5
 
@@ -35,6 +36,7 @@ def replay(
     rate: Annotated[float | None, typer.Option(min=0.01, help="Decode steps a second.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many decode steps.")] = None,
     loop: Annotated[bool, typer.Option(help="Start again at the end of the trace.")] = False,
+    score: Annotated[bool, typer.Option(help="Score predictions beside vLLM's rule, in the status.")] = False,
     status_file: Annotated[Path | None, typer.Option(help="Gets a JSON line every half second.")] = None,
     stop_timeout: Annotated[float, typer.Option(min=0.0, help="Seconds for the last evidence to be sent.")] = 10.0,
 ) -> None:
@@ -50,11 +52,12 @@ def replay(
         )
         recorded = Trace.load(trace) if trace is not None else Trace.bundled()
         agent = Agent(recorded.pair, settings)
-        player = ReplayEngine(EngineSide(agent), recorded, Mix(tuple(workload or ()), seed), rate, loop)
+        judge = Duel(recorded.pair.k) if score else None
+        player = ReplayEngine(EngineSide(agent), recorded, Mix(tuple(workload or ()), seed), rate, loop, judge)
     except (SettingError, AccordError) as error:
         typer.echo(f"accord replay: {error}", err=True)
         raise typer.Exit(2) from None
-    writer = _StatusWriter(status_file, player)
+    writer = _StatusWriter(status_file, player, judge)
     agent.start()
     writer.start()
     try:
@@ -69,8 +72,8 @@ def replay(
 class _StatusWriter:
     """Writes the engine's status on a thread of its own."""
 
-    def __init__(self, path: Path | None, player: ReplayEngine) -> None:
-        self._player = player
+    def __init__(self, path: Path | None, player: ReplayEngine, duel: Duel | None) -> None:
+        self._player, self._duel = player, duel
         self._file: IO[str] | None = None if path is None else path.open("w", encoding="utf-8")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay-status", daemon=True)
@@ -93,5 +96,7 @@ class _StatusWriter:
     def _write(self, extra: dict[str, Any]) -> None:
         if self._file is not None:
             line = {**self._player.status(), **extra, "at_ms": time.time_ns() // 1_000_000}
+            if self._duel is not None:
+                line["scores"] = self._duel.scores()
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()

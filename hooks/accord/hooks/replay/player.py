@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from accord.learner.basis import Array
 from accord.learner.evaluate.trace import Trace
 
 from ..engine import EngineSide
 
 _MEASURED = 20_000
+
+Observer = Callable[[Trace, npt.NDArray[np.intp], Array], None]
 
 
 @dataclass(frozen=True)
@@ -65,21 +68,28 @@ class ReplayEngine:
 
     Args:
         side: its agent is started and stopped by the caller.
-        trace: whose drafts; its K is the agent's.
+        trace: whose drafts; its K is the agent's. The part that `mix` chose is kept as `trace`.
         mix: which part of it.
         rate: decode steps a second; None runs as fast as it goes.
         loop: whether to start again at the end, under new request ids.
+        observer: gets every step's rows of `trace` and what was predicted for them [B, K], outside the measured time.
 
     Attributes:
         times: seconds of the newest steps: predict, step and finish, as an engine would call them.
     """
 
     def __init__(
-        self, side: EngineSide, trace: Trace, mix: Mix | None = None, rate: float | None = None, loop: bool = False
+        self,
+        side: EngineSide,
+        trace: Trace,
+        mix: Mix | None = None,
+        rate: float | None = None,
+        loop: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         mix = mix or Mix()
-        self._side, self._rate, self._loop = side, rate, loop
-        self._trace = mix.select(trace)
+        self._side, self._rate, self._loop, self._observer = side, rate, loop, observer
+        self.trace = self._trace = mix.select(trace)
         self._batches = mix.batches(trace)
         self._last = _last_batches(self._trace, self._batches)
         self.times: deque[float] = deque(maxlen=_MEASURED)
@@ -133,10 +143,12 @@ class ReplayEngine:
         keys = [self._trace.workloads[i] for i in self._trace.workload[rows]]
         requests: Sequence[tuple[int, int]] = [(lap, int(i)) for i in self._trace.request[rows]]
         started = time.perf_counter()
-        self._side.predict(features, keys, requests)
+        predicted = self._side.predict(features, keys, requests)
         self._side.step(features, keys, requests, accepted, np.full(len(rows), self._trace.k))
         self._side.finish([(lap, i) for i in self._last[batch]])
         self.times.append(time.perf_counter() - started)
+        if self._observer is not None:
+            self._observer(self._trace, rows, predicted)
 
 
 def _last_batches(trace: Trace, batches: Sequence[npt.NDArray[np.intp]]) -> list[list[int]]:

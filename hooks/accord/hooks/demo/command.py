@@ -1,0 +1,55 @@
+"""`accord demo` and `accord up`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from .stack import Stack, default_folder
+from .story import Ending, Story
+from .up import serve
+
+_LOG_WIDTH = 120
+
+
+def demo(
+    trace: Annotated[Path | None, typer.Option(help="Recorded trace; the bundled one by default.")] = None,
+    engines: Annotated[int, typer.Option(min=1, max=16, help="Replay engines.")] = 3,
+    act: Annotated[float, typer.Option(min=5.0, max=600.0, help="Seconds of each quiet act.")] = 15.0,
+) -> None:
+    """Learn a recorded trace end to end with an embedded store, and take parts of it away on the way."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_LOG_WIDTH)
+    with tempfile.TemporaryDirectory(prefix="accord-demo-") as folder:
+        ending = Story(console, Path(folder), act_s=act, engines=engines, trace=trace).run()
+    _print(console, ending)
+    raise typer.Exit(0 if ending.good else 1)
+
+
+def up(
+    redis_url: Annotated[str | None, typer.Option(help="An existing store (ACCORD_REDIS_URL).")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder for the embedded store's data and all logs.")] = None,
+    learners: Annotated[int, typer.Option(min=1, max=64, help="Learner processes.")] = 1,
+    host: Annotated[str, typer.Option(help="Address of the API.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API, 0 for any free one.")] = 8790,
+) -> None:
+    """Run the service alone, in the foreground: embedded store unless one is given, learners and API."""
+    url = redis_url or os.environ.get("ACCORD_REDIS_URL") or None
+    serve(Stack(data or default_folder(), redis_url=url, learners=learners, host=host, port=port))
+
+
+def _print(console: Console, ending: Ending) -> None:
+    console.print()
+    console.print(f"decode steps    {ending.steps:,} by {len(ending.exits)} engines; none waited for the service")
+    console.print(f"labels          {ending.sent:,} sent, {ending.learnt:,} learnt, {ending.lost:,} lost")
+    console.print(f"coefficients    version {ending.version}")
+    for name, (ours, theirs) in (("log-loss", ending.log_loss), ("workload ECE", ending.workload_ece)):
+        ratio = f", ratio {ours / theirs:.3f}" if theirs else ""
+        console.print(f"{name:<15} {ours:.4f} accord, {theirs:.4f} vLLM's rule{ratio}")
+    console.print("everything arrived exactly once" if ending.good else "[red]this did not end as it should[/red]")
