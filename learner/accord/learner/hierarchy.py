@@ -182,7 +182,7 @@ class _System:
         self.pair_covariance = pair_covariance
         centre = np.zeros(self.size + 1)
         centre[0], centre[-1] = COLD_SLOPE, COLD_INTERCEPT
-        weight = (self.tau * self.info.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
+        weight = self._shape_weight()
         for sweep in range(1, MAX_SWEEPS + 1):
             r = self._right_hand_side()
             pulled = np.einsum("wij,wj->wi", self.covariance, r)
@@ -230,7 +230,7 @@ class _System:
             slopes,
             intercepts,
             np.sqrt(np.einsum("wii->wi", spread)[:, :f]),
-            np.sqrt(intercept_variance),
+            np.sqrt(intercept_variance + self._shape_variance()),
             hierarchy,
             status,
             sweeps,
@@ -241,6 +241,22 @@ class _System:
         lean = self.covariance * self.P
         spread: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
         return spread
+
+    def _shape_variance(self) -> Array:
+        """What is not known of the pair's shape, as far as each intercept follows it, [W, K].
+
+        Given the workloads' (slopes, level): a position that nobody has seen gets the prior's variance, a well-known
+        one almost nothing. The levels can take up what the sum of the shape may not, so its being 0 is left out; only
+        K = 1 has no shape at all.
+        """
+        if self.info.c.shape[1] == 1:
+            return np.zeros_like(self.gain)
+        follows: Array = (self.tau * self.gain) ** 2 / self._shape_weight()
+        return follows
+
+    def _shape_weight(self) -> Array:
+        weight: Array = (self.tau * self.info.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
+        return weight
 
     def _apart(self) -> Array:
         """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean, for the EM step."""
