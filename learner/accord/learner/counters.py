@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-from .errors import Refusal
+from .errors import Reason, Refusal
 
 
 @dataclass
@@ -46,6 +46,21 @@ class Counters:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Counters:
-        """The inverse of `encode`; fields that this version does not know are left out."""
-        values = json.loads(data) if data else {}
-        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
+        """The inverse of `encode`; fields that this version does not know are left out.
+
+        Raises:
+            Refusal: for bytes that `encode` does not write.
+        """
+        try:
+            values = json.loads(data) if data else {}
+        except (ValueError, RecursionError) as error:
+            raise Refusal(Reason.SCHEMA, f"counters are not understood: {error!r:.200}") from None
+        fresh = cls()
+        if not isinstance(values, dict):
+            raise Refusal(Reason.SCHEMA, "counters are not an object")
+        for name in cls.__dataclass_fields__:
+            value = values.get(name, getattr(fresh, name))
+            if type(value) is not type(getattr(fresh, name)):
+                raise Refusal(Reason.SCHEMA, f"counter {name} is {value!r:.80}")
+            setattr(fresh, name, value)
+        return fresh

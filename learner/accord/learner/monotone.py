@@ -58,8 +58,10 @@ def _nonnegative(H: Array, rhs: Array, size: int) -> Array:
             if not np.any(bad):
                 u = trial
                 break
-            ratio = float(np.min(u[bad] / (u[bad] - trial[bad])))
-            u = u + ratio * (trial - u)
-            free &= ~(bad & (u <= _SLACK))
+            fall = u - trial
+            ratio = np.where(bad & (fall > 0.0), u / np.where(fall > 0.0, fall, 1.0), np.where(bad, 0.0, np.inf))
+            u = u + float(ratio.min()) * (trial - u)
+            # the first to reach 0 leaves even when rounding keeps it a hair above: that is what ends the loop
+            free &= ~(bad & ((u <= _SLACK) | (ratio <= ratio.min())))
             u[~free] = 0.0
     return u

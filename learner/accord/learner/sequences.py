@@ -54,6 +54,18 @@ class Sequences:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Sequences:
-        """The inverse of `encode`; None and empty bytes are an empty record."""
-        rows = json.loads(data) if data else []
-        return cls({(engine, boot): [last, at_ms] for engine, boot, last, at_ms in rows})
+        """The inverse of `encode`; None and empty bytes are an empty record.
+
+        Raises:
+            Refusal: for bytes that `encode` does not write.
+        """
+        try:
+            rows = json.loads(data) if data else []
+            last = {(engine, boot): [seq, at_ms] for engine, boot, seq, at_ms in rows}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Refusal(Reason.SCHEMA, f"sequences are not understood: {error!r:.200}") from None
+        if not all(isinstance(part, str) for key in last for part in key):
+            raise Refusal(Reason.SCHEMA, "sequences name engines and boots that are not text")
+        if not all(type(value) is int and value >= 0 for values in last.values() for value in values):
+            raise Refusal(Reason.SCHEMA, "sequences hold what is not a whole number >= 0")
+        return cls(last)

@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .coefficients import CoefficientTable
+from .basis import check_knots
+from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .errors import Reason, Refusal
 from .hierarchy import FitStatus, Hierarchy
+from .moments import GRID
 from .packing import Packed, pack, unpack
+from .pair import check_k, check_pair_id
 from .pair_state import PER_WORKLOAD, PairState
+from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
@@ -77,32 +82,43 @@ def decode_learnt(data: bytes) -> Learnt:
     """
     meta, arrays = unpack(MAGIC, data, max_bytes=MAX_STATE_BYTES)
     try:
-        state = PairState(meta["pair"], meta["k"], tuple(meta["knots"]), list(meta["keys"]))
+        keys = [str(WorkloadKey.parse(key)) for key in meta["keys"]]
+        if len(set(keys)) != len(keys) or len(keys) > MAX_WORKLOADS:
+            raise Refusal(Reason.SCHEMA, f"{len(keys)} keys, at most {MAX_WORKLOADS} and all distinct")
+        state = PairState(check_pair_id(meta["pair"]), check_k(meta["k"]), check_knots(list(meta["knots"])), keys)
         state.status, state.refits = FitStatus(meta["status"]), int(meta["refits"])
         served = CoefficientTable.from_json(meta["served"].encode())
         learnt = Learnt(state, served, bool(meta["due"]), dict(meta["lineage"]), dict(meta["held"]))
         _fill(state, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refusal(Reason.SCHEMA, f"state is not understood: {error!r:.200}") from None
+    if (served.pair, served.k, served.knots) != (state.pair, state.k, state.knots):
+        raise Refusal(Reason.WRONG_PAIR, f"state of {state.pair} with a table of {served.pair}")
     return learnt
 
 
 def _fill(state: PairState, arrays: Packed) -> None:
-    w = len(state.keys)
-    for name in PER_WORKLOAD:
-        if arrays[name].shape != state.shape(name, w):
-            raise Refusal(Reason.SHAPE, f"state array {name} has shape {arrays[name].shape}")
-        state.arrays[name] = arrays[name].astype(np.float64)
+    w, f = len(state.keys), state.basis.size
+    state.arrays = {name: _array(arrays, name, state.shape(name, w)) for name in PER_WORKLOAD}
     for name in _COUNTS:
-        if arrays[name].shape != (w,):
-            raise Refusal(Reason.SHAPE, f"state array {name} has shape {arrays[name].shape}")
-        setattr(state, name, arrays[name].astype(np.int64))
-    level, level_variance, intercept_variance = (float(v) for v in arrays["pair_scalars"])
-    state.hierarchy = Hierarchy(
-        arrays["pair_slopes"].astype(np.float64),
-        level,
-        arrays["pair_shape"].astype(np.float64),
-        arrays["pair_slope_variance"].astype(np.float64),
-        level_variance,
-        intercept_variance,
-    )
+        setattr(state, name, _array(arrays, name, (w,)).astype(np.int64))
+    if not np.all((state.choice >= 0) & (state.choice < GRID)):
+        raise Refusal(Reason.OUT_OF_BOUNDS, "state array choice names no variance of the grid")
+    level, level_variance, intercept_variance = _array(arrays, "pair_scalars", (3,)).tolist()
+    slopes, shape = _array(arrays, "pair_slopes", (f,)), _array(arrays, "pair_shape", (state.k,))
+    slope_variance = _array(arrays, "pair_slope_variance", (f,))
+    if not min(level_variance, intercept_variance, slope_variance.min()) > 0.0:
+        raise Refusal(Reason.OUT_OF_BOUNDS, "a variance of the state is not positive")
+    state.hierarchy = Hierarchy(slopes, level, shape, slope_variance, level_variance, intercept_variance)
+
+
+def _array(arrays: Packed, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A copy of an array that has the shape and the type that were written, and holds finite numbers."""
+    found = arrays[name]
+    if found.shape != shape:
+        raise Refusal(Reason.SHAPE, f"state array {name} has shape {found.shape}, expected {shape}")
+    if found.dtype != (np.int64 if name in _COUNTS else np.float64):
+        raise Refusal(Reason.SCHEMA, f"state array {name} has type {found.dtype}")
+    if not np.all(np.isfinite(found)):
+        raise Refusal(Reason.NOT_FINITE, f"state array {name} holds NaN or infinity")
+    return found.copy()
