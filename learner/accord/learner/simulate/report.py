@@ -7,12 +7,7 @@ from rich.table import Table
 
 from .outcome import Outcome, Simulation
 
-_COLUMNS = ("tokens
-/cost", "gain", "verified
-/step", "accepted
-/verified", "expected
-/realised", "drafts
-only")
+_COLUMNS = ("tokens\n/cost", "gain", "verified\n/step", "accepted\n/verified", "expected\n/realised", "drafts\nonly")
 
 
 def table(simulation: Simulation) -> Table:
