@@ -72,9 +72,7 @@ def test_bad_workload(api: RunningApi, publisher: Publisher, key: str) -> None:
     assert error(answer)["field"] == "key"
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/v1", "/nowhere", "/v1/pairs/", "/v1/pairs/a%2Fb", "/docs", "//livez"]
-)
+@pytest.mark.parametrize("path", ["/", "/v1", "/nowhere", "/v1/pairs/", "/v1/pairs/a%2Fb", "/docs", "//livez"])
 def test_no_such_route(api: RunningApi, path: str) -> None:
     """A path that is no route is 404, never a redirect."""
     answer = api.get(path)

@@ -1,8 +1,8 @@
 """`python -m accord.api`: the same as `accord api`."""
 
-import typer
+import sys
 
-from .command import api
+from accord.learner.cli import main
 
 if __name__ == "__main__":
-    typer.run(api)
+    main(["api", *sys.argv[1:]])

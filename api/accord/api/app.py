@@ -36,12 +36,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     `app.state.services` holds what the routes share while it runs. A server that shuts down calls
     `app.state.services.waiters.stop()` first, as ASGI says nothing to an application before its requests have ended.
-
-    Raises:
-        InvalidValue: for a store URL that cannot be used.
     """
-    # Refuses a bad URL here, where the caller can still say so.
-    _client(settings, "api-check")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from accord.learner.errors import AccordError
-
 from .app import create_app
 from .logs import configure, event
-from .server import BindError, Server, address, bind, raise_file_limit
-from .settings import SettingError, Settings
+from .server import Server, address, allow_waiters, bind
+from .settings import Settings
 
 
 def api(
@@ -22,16 +20,15 @@ def api(
     port: Annotated[int | None, typer.Option(help="Port, 0 for any free one. [env: ACCORD_API_PORT]")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="File that gets the URL once it is served.")] = None,
 ) -> None:
-    """Serve coefficients to engines, and what was learnt to operators."""
+    """Serve coefficients to engines, and what was learnt to operators.
+
+    Options win over the environment, which also sets ACCORD_API_MAX_BODY_BYTES, ACCORD_API_MAX_WAIT_S,
+    ACCORD_API_MAX_WAITERS and ACCORD_API_MAX_PAIRS.
+    """
     configure()
-    try:
-        settings = Settings.from_env(redis_url=redis_url, host=host, port=port)
-        app = create_app(settings)
-        sock = bind(settings.host, settings.port)
-    except (SettingError, AccordError, BindError) as error:
-        typer.echo(f"accord api: {error}", err=True)
-        raise typer.Exit(2) from None
-    raise_file_limit(settings)
+    settings = Settings.from_env(redis_url=redis_url, host=host, port=port)
+    sock = bind(settings.host, settings.port)
+    app = create_app(allow_waiters(settings))
     url = address(sock)
 
     def listening() -> None:

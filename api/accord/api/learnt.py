@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from accord.learner import views
 from accord.learner.errors import Refusal
 from accord.learner.store.errors import StoreCorruptError
 
@@ -27,8 +28,6 @@ class Learnt:
         Raises:
             StoreCorruptError: when the state is not what a learner writes.
         """
-        from accord.learner import views
-
         return await self._decoded(lambda: views.pair_view(body, counters))
 
     async def workload(self, body: bytes, key: str) -> dict[str, Any] | None:
@@ -37,8 +36,6 @@ class Learnt:
         Raises:
             StoreCorruptError: when the state is not what a learner writes.
         """
-        from accord.learner import views
-
         return await self._decoded(lambda: views.workload_view(body, key))
 
     async def _decoded(self, decode: Callable[[], T]) -> T:

@@ -86,6 +86,29 @@ class Lag(BaseModel):
     ms: int = Field(description="How long the oldest of them has waited; 0 without any")
 
 
+class WorkloadGlance(BaseModel):
+    """A workload in one line; metrics are null where there is too little to say."""
+
+    workload: str
+    labels: Number = Field(description="Every label ever learnt")
+    event_time_ms: int | None = Field(description="When evidence last came, unix milliseconds")
+    accepted: Number = Field(description="Accepted share of the recent labels")
+    log_loss: Number
+    ece: Number
+    auc: Number
+    brier: Number
+
+
+class PairEffects(BaseModel):
+    """What the workloads of a pair share: where a new one starts, and how far they spread."""
+
+    slopes: list[Number]
+    intercepts: list[Number]
+    slope_sd: list[Number]
+    level_sd: Number
+    intercept_sd: Number
+
+
 class PairDetail(BaseModel):
     """A pair: who takes part, what was learnt, and how far behind that is."""
 
@@ -93,14 +116,17 @@ class PairDetail(BaseModel):
     identity: Identity
     knots: list[float]
     registered_ms: int
-    version: int
+    version: int = Field(description="Of the coefficients in force; 0 before the first publication")
     published_ms: int
     committed_ms: int = Field(description="When the learner last took something in; 0 before it did")
     watermark: str = Field(description="The stream entry up to which everything is learnt")
     lag: Lag
     engines: list[Engine]
-    workloads: list[str] = Field(description="Keys that have coefficients of their own")
-    learnt: dict[str, Any] = Field(description="Counters and traffic, as the learner keeps them")
+    labels: int
+    fit_status: str | None = Field(description="How the last refit ended; null before the first")
+    pair_effects: PairEffects | None
+    workloads: list[WorkloadGlance]
+    counters: dict[str, Any] = Field(description="What the learner counted: summaries, refusals by reason, fits, ...")
 
 
 class StandardErrors(BaseModel):
@@ -156,16 +182,16 @@ class Calibration(BaseModel):
 class WorkloadView(BaseModel):
     """A workload: its coefficients, how sure they are, and how well they predict."""
 
-    model_config = {"extra": "allow"}
-
     workload: str
     prior: bool = Field(description="True when the pair has not seen this workload and serves it the prior row")
-    version: int
-    coefficients: CoefficientRow
-    standard_errors: StandardErrors | None = None
-    labels: Number
-    event_time_ms: int | None = None
-    learnt_version: int | None = None
+    version: int = Field(description="Of the coefficients in force")
+    coefficients: CoefficientRow = Field(description="As engines apply them")
+    learnt: CoefficientRow | None = Field(None, description="As the last refit found them; published when they differ")
+    standard_errors: StandardErrors | None = Field(None, description="Of the learnt row")
+    labels: int = Field(description="Every label ever learnt")
+    memory_labels: Number = Field(None, description="After this many new labels old evidence counts 1 / e")
+    event_time_ms: int | None = Field(None, description="When evidence last came, unix milliseconds")
+    held_back: dict[str, Number] | None = Field(None, description="Why the guard keeps an older row in force")
     calibration: Calibration
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import signal
 import socket
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
+
+from accord.learner.errors import AccordError
 
 from .logs import event
 from .settings import Settings
@@ -21,7 +24,7 @@ BACKLOG = 4096
 SPARE_FILES = 512
 
 
-class BindError(OSError):
+class BindError(AccordError):
     """The address cannot be listened on."""
 
 
@@ -33,7 +36,8 @@ def bind(host: str, port: int) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        sock = socket.socket(found[0], found[1])
+        # With its protocol named, asyncio switches Nagle's algorithm off: an answer must not wait for an ACK.
+        sock = socket.socket(*found[:3])
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(found[4])
@@ -67,6 +71,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,
                 lifespan="on",
                 ws="none",
                 backlog=BACKLOG,
@@ -87,7 +92,12 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answers every open long-poll, then closes."""
         self._app.state.services.waiters.stop()
-        await super().shutdown(sockets)
+        # Otherwise a traceback for every client that did not take its answer in time.
+        logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            logging.getLogger("uvicorn.error").removeFilter(_not_cancelled)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -106,13 +116,23 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def raise_file_limit(settings: Settings) -> None:
-    """Every long-poll holds a file descriptor: allows as many as may wait, as far as the system does."""
+def allow_waiters(settings: Settings) -> Settings:
+    """Every long-poll holds a file descriptor: asks the system for enough, and lowers `max_waiters` to what it grants.
+
+    Polls above that are answered at once; without descriptors they could not even connect.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_waiters + SPARE_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
+        return settings
     granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
-    if granted < wanted:
-        event("few file descriptors", limit=granted, wanted=wanted)
+    if granted == wanted:
+        return settings
+    waiters = max(0, granted - SPARE_FILES)
+    event("few file descriptors", level=logging.WARNING, granted=granted, wanted=wanted, max_waiters=waiters)
+    return settings.model_copy(update={"max_waiters": waiters})
+
+
+def _not_cancelled(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

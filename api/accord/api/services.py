@@ -31,12 +31,15 @@ class Services:
     subscriber: Subscriber
 
 
-def _services(request: Request) -> Services:
+# All asynchronous: FastAPI would send the others through a pool of threads, for every request.
+
+
+async def _services(request: Request) -> Services:
     services: Services = request.app.state.services
     return services
 
 
-def _pair_id(
+async def _pair_id(
     pair: Annotated[str, Path(description="Pair id", examples=["target.draft.eagle.greedy.k5-7fb6a352"])],
 ) -> str:
     try:
@@ -45,7 +48,7 @@ def _pair_id(
         raise ValueInvalidError("must match [a-z0-9][a-z0-9._-]{0,127}", field="pair", value=pair) from None
 
 
-def _workload_key(key: Annotated[str, Path(description="Workload, `label:class`")]) -> str:
+async def _workload_key(key: Annotated[str, Path(description="Workload, `label:class`")]) -> str:
     try:
         return str(WorkloadKey.parse(key))
     except ValueError as error:

@@ -8,6 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from accord.learner.errors import AccordError
+from accord.learner.store.connect import connect_async, safe_url
+
 MAX_WAIT_S = 60.0
 """The longest that one long-poll may ask for; the contract with engines, so no setting raises it."""
 
@@ -20,10 +23,9 @@ VARIABLES = {
     "max_waiters": "ACCORD_API_MAX_WAITERS",
     "max_pairs": "ACCORD_API_MAX_PAIRS",
 }
-_SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://")
 
 
-class SettingError(ValueError):
+class SettingError(AccordError, ValueError):
     """A setting that cannot be used; the message names the variable and shows the value."""
 
 
@@ -38,10 +40,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    redis_url: str = Field(
-        "redis://127.0.0.1:6379/0",
-        description="must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://",
-    )
+    redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = Field("127.0.0.1", min_length=1, max_length=255, description="must be a host name or an address")
     port: int = Field(8790, ge=0, le=65535, description="must be a whole number from 0 to 65535")
     max_body_bytes: int = Field(
@@ -55,9 +54,8 @@ class Settings(BaseModel):
 
     @field_validator("redis_url")
     @classmethod
-    def _known_scheme(cls, url: str) -> str:
-        if not url.startswith(_SCHEMES):
-            raise ValueError("unknown scheme")
+    def _usable(cls, url: str) -> str:
+        connect_async(url)
         return url
 
     @classmethod
@@ -65,8 +63,7 @@ class Settings(BaseModel):
         """Settings from the environment; overrides that are not None win (command line options).
 
         Raises:
-            SettingError: naming the variable, its value and what it must be. The store's URL is not shown, as it may
-                carry a password.
+            SettingError: naming the variable, its value (a URL without its password) and what it must be.
         """
         env = os.environ if environ is None else environ
         values: dict[str, object] = {name: env[var] for name, var in VARIABLES.items() if env.get(var, "") != ""}
@@ -74,9 +71,11 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            name = str(error.errors()[0]["loc"][0])
+            first = error.errors()[0]
+        name = str(first["loc"][0])
         if name not in VARIABLES:
             raise SettingError(f"{name}: no such setting")
-        scheme = str(values[name]).partition("://")[0]
-        shown = f"{scheme[:16]!r}://..." if name == "redis_url" else f"{values[name]!r:.80}"
-        raise SettingError(f"{VARIABLES[name]} = {shown}: {cls.model_fields[name].description}")
+        shown, why = repr(values[name]), cls.model_fields[name].description
+        if name == "redis_url":
+            shown, why = repr(safe_url(values[name])), getattr(first.get("ctx", {}).get("error"), "why", "must be text")
+        raise SettingError(f"{VARIABLES[name]} = {shown:.120}: {why}")

@@ -64,6 +64,8 @@ class Tables:
         self._waiters = waiters
         self._limit = limit
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
+        # Read for the first time; apart, so that asking for pairs that do not exist pushes out none that does.
+        self._new: dict[str, _Slot] = {}
         self._live = False
         self._closed = False
 
@@ -78,8 +80,11 @@ class Tables:
             PairUnknownError: when no engine has registered it.
             StoreError: when it is not in memory and cannot be read.
         """
-        slot = self._slots.setdefault(pair, _Slot(pair))
-        self._slots.move_to_end(pair)
+        slot = self._find(pair)
+        if slot is None:
+            slot = self._new[pair] = _Slot(pair)
+        elif pair in self._slots:
+            self._slots.move_to_end(pair)
         age = asyncio.get_running_loop().time() - slot.read_at
         if slot.table is not None and not self._live:
             # Nobody waits for a store that is away: the old table at once, and news for whoever comes next.
@@ -89,9 +94,7 @@ class Tables:
         if slot.table is not None and slot.current and age < MAX_AGE_S:
             return slot.table, False
         await asyncio.shield(self._refresh(slot))
-        self._trim()
         if slot.table is None:
-            self._forget(slot)
             if slot.current:
                 raise PairUnknownError(pair)
             error = slot.error or StoreUnavailableError("not read yet")
@@ -105,7 +108,7 @@ class Tables:
 
     def changed(self, pair: str, version: int) -> None:
         """The store announced a version. Read at once when somebody waits, otherwise when somebody asks."""
-        slot = self._slots.get(pair)
+        slot = self._find(pair)
         if slot is None:
             return
         slot.announced = version
@@ -116,7 +119,7 @@ class Tables:
     def feed_back(self) -> None:
         """The change feed is (again) alive: whatever is in memory may have changed unseen."""
         self._live = True
-        for slot in list(self._slots.values()):
+        for slot in self._all():
             # Unlike an announced version, this asks for a read that starts from now on.
             slot.announced, slot.changed = -1, True
             if not slot.reading:
@@ -129,7 +132,7 @@ class Tables:
     def close(self) -> None:
         """Ends reads and retries that are under way."""
         self._closed = True
-        for slot in self._slots.values():
+        for slot in self._all():
             if slot.retry:
                 slot.retry.cancel()
             if slot.reading:
@@ -166,6 +169,7 @@ class Tables:
             self._retry(slot)
         finally:
             slot.reading = None
+            self._settle(slot)
 
     def _retry(self, slot: _Slot) -> None:
         if self._closed or not self._waiters.has(slot.pair):
@@ -179,8 +183,14 @@ class Tables:
         if self._waiters.has(slot.pair):
             self._refresh(slot)
 
-    def _trim(self) -> None:
-        # Only after a read: asking for pairs that do not exist must not push out those that do.
+    def _settle(self, slot: _Slot) -> None:
+        """After a read: keeps the pair if there is such a pair, and makes room for it."""
+        if self._new.get(slot.pair) is slot:
+            del self._new[slot.pair]
+            if slot.table is not None:
+                self._slots[slot.pair] = slot
+        elif slot.table is None:
+            self._forget(slot)
         while len(self._slots) > self._limit:
             idle = next((s for s in self._slots.values() if not s.reading and not self._waiters.has(s.pair)), None)
             if idle is None:
@@ -188,7 +198,13 @@ class Tables:
             self._forget(idle)
 
     def _forget(self, slot: _Slot) -> None:
-        if self._slots.get(slot.pair) is slot and not slot.reading:
+        if self._slots.get(slot.pair) is slot:
             del self._slots[slot.pair]
-            if slot.retry:
-                slot.retry.cancel()
+        if slot.retry:
+            slot.retry.cancel()
+
+    def _find(self, pair: str) -> _Slot | None:
+        return self._slots.get(pair) or self._new.get(pair)
+
+    def _all(self) -> list[_Slot]:
+        return [*self._slots.values(), *self._new.values()]

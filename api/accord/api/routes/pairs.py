@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -49,6 +48,7 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
     if found is None:
         raise PairUnknownError(pair)
     table, _ = await services.tables.get(pair)
+    learnt = await services.learnt.pair(found.body, found.counters)
     return PairDetail(
         id=pair,
         identity=_identity(found.record),
@@ -60,8 +60,11 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
         watermark=found.watermark,
         lag=Lag(entries=found.waiting, ms=_since(found.oldest_ms, found.now_ms) or 0),
         engines=[_engine(name, status, found.now_ms) for name, status in sorted(found.engines.items())],
-        workloads=sorted(json.loads(table.body)["workloads"]),
-        learnt=await services.learnt.pair(found.body, found.counters),
+        labels=learnt["labels"],
+        fit_status=learnt["fit_status"],
+        pair_effects=learnt["pair_effects"],
+        workloads=learnt["workloads"],
+        counters=learnt["counters"],
     )
 
 
@@ -70,7 +73,7 @@ def _identity(record: PairRecord) -> Identity:
 
 
 def _engine(name: str, status: Mapping[str, Any], now_ms: int) -> Engine:
-    seen = _whole(status.get("seen_ms"))
+    seen = _whole(status.get("time_ms"))
     return Engine(
         engine=name,
         seen_ms=seen,
