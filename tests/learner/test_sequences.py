@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.learner.strategies import many, some
+
+from accord.learner.errors import Reason, Refusal
+from accord.learner.sequences import FORGET_AFTER_MS, Sequences
+
+A, B = "00000000000000aa", "00000000000000bb"
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(1, 12), st.integers(0, 3)), max_size=40))
+@many
+def test_no_round_is_ever_learnt_twice(offers: list[tuple[str, int, int]]) -> None:
+    """Whatever is offered in whatever order, admitted ranges never touch, and gaps add up to what never came."""
+    seen, learnt, missing = Sequences(), {"x": set(), "y": set(), "z": set()}, dict.fromkeys("xyz", 0)
+    for engine, first, more in offers:
+        rounds = set(range(first, first + more + 1))
+        below = max(learnt[engine], default=0)
+        if first <= below:
+            with pytest.raises(Refusal) as caught:
+                seen.admit(engine, A, first, first + more, 0)
+            assert caught.value.reason is (Reason.DUPLICATE if first + more <= below else Reason.OVERLAP)
+            continue
+        missing[engine] += seen.admit(engine, A, first, first + more, 0)
+        learnt[engine] |= rounds
+    for engine, rounds in learnt.items():
+        assert missing[engine] == max(rounds, default=0) - len(rounds)
+
+
+def test_a_refused_summary_changes_nothing() -> None:
+    """After a duplicate and an overlap the record is as it was."""
+    seen = Sequences()
+    seen.admit("e", A, 1, 5, 10)
+    before = seen.encode()
+    for first, last in ((1, 5), (3, 4), (5, 6), (1, 9)):
+        with pytest.raises(Refusal):
+            seen.admit("e", A, first, last, 99)
+    assert seen.encode() == before
+
+
+def test_each_boot_counts_for_itself() -> None:
+    """A restarted engine begins at 1 again, and its old boot is still known."""
+    seen = Sequences()
+    seen.admit("e", A, 1, 9, 0)
+    assert seen.admit("e", B, 1, 1, 0) == 0
+    with pytest.raises(Refusal):
+        seen.admit("e", A, 9, 9, 0)
+
+
+def test_silent_boots_are_forgotten_after_a_day() -> None:
+    """A boot is dropped when it has been silent for more than a day of stream time, and not before."""
+    seen = Sequences()
+    seen.admit("e", A, 1, 1, 1_000)
+    seen.forget(1_000 + FORGET_AFTER_MS)
+    assert seen.last
+    seen.forget(1_001 + FORGET_AFTER_MS)
+    assert not seen.last
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text(max_size=5), st.text(max_size=5)), st.tuples(st.integers(0), st.integers(0)), max_size=5
+    )
+)
+@some
+def test_a_record_survives_its_bytes(last: dict[tuple[str, str], tuple[int, int]]) -> None:
+    """Encoding is canonical, whatever the order of arrival, and decoding inverts it."""
+    record = Sequences({key: list(values) for key, values in last.items()})
+    again = Sequences.decode(record.encode())
+    assert again.last == record.last
+    assert Sequences(dict(reversed(list(record.last.items())))).encode() == record.encode()
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_nothing_stored_is_an_empty_record(data: bytes | None) -> None:
+    """A pair that was never learnt has no sequences."""
+    assert Sequences.decode(data).last == {}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"3",
+        b"[3]",
+        b"[[1,2,3]]",
+        b'[["e","b",1.5,0]]',
+        b'[["e",5,1,0]]',
+        b'[["e","b",-1,0]]',
+        b'[["e","b",true,0]]',
+    ],
+)
+def test_damaged_records_are_refused(data: bytes) -> None:
+    """Bytes that are no record raise a refusal."""
+    with pytest.raises(Refusal):
+        Sequences.decode(data)
+
+
+@given(st.binary(max_size=40))
+@many
+def test_random_bytes_only_raise_refusals(data: bytes) -> None:
+    """Whatever is stored, the outcome is a record or a refusal."""
+    with contextlib.suppress(Refusal):
+        Sequences.decode(data)
