@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import redis
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.cluster import RedisCluster
 
 from accord.learner.store.errors import StoreError, translated
 from accord.learner.store.keys import CHANGES
@@ -91,13 +93,15 @@ class Subscriber:
         client = self._connect()
         try:
             with translated():
-                pubsub = client.pubsub()
+                listener = await _one_node(client)
+                pubsub = listener.pubsub()
                 try:
                     await pubsub.subscribe(CHANGES)
                     await self._follow(pubsub)
                 finally:
                     with suppress(redis.RedisError, OSError):
                         await pubsub.aclose()
+                        await listener.aclose()
         finally:
             with suppress(redis.RedisError, OSError):
                 await client.aclose()
@@ -144,3 +148,15 @@ class Subscriber:
         if self._reported is not False:
             self._reported = False
             self._report(reason)
+
+
+async def _one_node(client: Any) -> Any:
+    """The client itself, or of a cluster any node: every node hears every announcement.
+
+    The cluster client's own subscription is not used because older versions of it have none.
+    """
+    if not isinstance(client, RedisCluster):
+        return client
+    await client.initialize()
+    node = client.get_random_node()
+    return Redis(connection_pool=ConnectionPool(connection_class=node.connection_class, **node.connection_kwargs))
