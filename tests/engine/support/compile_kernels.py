@@ -12,7 +12,7 @@ from triton.compiler import ASTSource, compile
 from accord.hooks.vllm.estimator import REQUESTS_BLOCK, ROWS_BLOCK, split_vocabulary
 from accord.hooks.vllm.layout import Layout
 from accord.hooks.vllm.predict_kernel import predict_kernel
-from accord.hooks.vllm.step_kernels import assign_kernel, moments_kernel, requests_kernel
+from accord.hooks.vllm.step_kernels import assign_kernel, step_kernel
 from accord.learner.basis import SplineBasis
 from accord.learner.moments import GRID
 from accord.learner.sketch import BINS, SURVIVAL_BINS
@@ -60,12 +60,11 @@ def main(arch: int) -> None:
             built[f"predict/{f}/{per_row}"] = [line.split()[1] for line in ptx.splitlines() if "atom." in line]
         padded_sums = 1 << (layout.row - 1).bit_length()
         for rows, warps in ((ROWS_BLOCK, 1), (1024, 4)):
-            sizes = {"GRID": GRID, "SUMS": layout.row, "PADDED_SUMS": padded_sums, "BLOCK": rows}
-            build(moments_kernel, warps, arch, K=k, F=f, **sizes)
-        sizes = {"BINS": BINS, "SURVIVAL_BINS": SURVIVAL_BINS, "BLOCK": REQUESTS_BLOCK}
-        build(requests_kernel, 1, arch, K=k, F=f, **sizes)
+            sizes = {"W": 32, "K": k, "F": f, "GRID": GRID, "SUMS": layout.row, "PADDED_SUMS": padded_sums}
+            sizes |= {"BINS": BINS, "SURVIVAL_BINS": SURVIVAL_BINS, "BLOCK": rows, "PART": REQUESTS_BLOCK}
+            build(step_kernel, warps, arch, **sizes)
         build(assign_kernel, 4, arch, FRESH=True, BLOCK=ROWS_BLOCK)
-        built[f"step/{f}"] = ["moments_kernel", "requests_kernel", "assign_kernel"]
+        built[f"step/{f}"] = ["step_kernel", "assign_kernel"]
     print(json.dumps(built))
 
 

@@ -108,7 +108,8 @@ class Both:
         self.workload_of[index] = workloads
 
     def draw_features(self) -> None:
-        """New drafts for every slot: features with both tails, written where `predict` leaves them."""
+        """New drafts for every slot: features with both tails, and the effects in force, as `predict` leaves them."""
+        self.ours._effects[:, 2:] = self.ours._effects[:, :2]
         f = self.rng.normal(2.0, 3.0, (self.slots, self.k))
         f = np.where(self.rng.random(f.shape) < 0.1, self.rng.choice([-40.0, 40.0, -4.0, 0.25, 12.0], f.shape), f)
         self.ours.features.copy_(torch.tensor(f, dtype=torch.float32))

@@ -20,7 +20,7 @@ from accord.learner.sketch import BINS, SURVIVAL_BINS, Sketch
 from .layout import Layout
 from .predict_kernel import predict_kernel
 from .staging import Downloader, FenceFactory, Uploader, fence_factory
-from .step_kernels import assign_kernel, moments_kernel, requests_kernel
+from .step_kernels import assign_kernel, step_kernel
 
 MAX_WORKLOAD_SLOTS = 32
 MAX_SPLITS = 64
@@ -90,7 +90,7 @@ class AcceptanceEstimator:
             return torch.zeros(shape, dtype=torch.float32, device=device)
 
         self.features = floats(max_num_reqs, num_speculative_steps)
-        self._effects = floats(max_num_reqs, 2)
+        self._effects = floats(max_num_reqs, 4)
         self._workloads = torch.zeros(max_num_reqs, dtype=torch.int32, device=device)
         self._theta = floats(workloads, self.layout.theta_row)
         constants = (*self.basis.knots, *VARIANCE_GRID)
@@ -167,28 +167,10 @@ class AcceptanceEstimator:
         if rows == 0:
             return
         layout = self.layout
-        k, f = layout.k, self.basis.size
+        k = layout.k
         wide = rows > ROWS_BLOCK
-        moments_kernel[(layout.workloads, k)](
+        step_kernel[(layout.workloads * k - (-rows // REQUESTS_BLOCK),)](
             self._sums,
-            self._theta,
-            self._constants,
-            self.features,
-            self._workloads,
-            self._effects,
-            idx_mapping,
-            num_sampled,
-            num_rejected,
-            rows,
-            K=k,
-            F=f,
-            GRID=GRID,
-            SUMS=layout.row,
-            PADDED_SUMS=self._padded_sums,
-            BLOCK=triton.next_power_of_2(rows) if wide else ROWS_BLOCK,
-            num_warps=4 if wide else 1,
-        )
-        requests_kernel[(-(-rows // REQUESTS_BLOCK),)](
             self._acceptance,
             self._survival,
             self._effects,
@@ -200,12 +182,17 @@ class AcceptanceEstimator:
             num_sampled,
             num_rejected,
             rows,
+            W=layout.workloads,
             K=k,
-            F=f,
+            F=self.basis.size,
+            GRID=GRID,
+            SUMS=layout.row,
+            PADDED_SUMS=self._padded_sums,
             BINS=BINS,
             SURVIVAL_BINS=SURVIVAL_BINS,
-            BLOCK=REQUESTS_BLOCK,
-            num_warps=1,
+            BLOCK=triton.next_power_of_2(rows) if wide else ROWS_BLOCK,
+            PART=REQUESTS_BLOCK,
+            num_warps=4 if wide else 1,
         )
 
     def assign(self, requests: npt.ArrayLike, workloads: npt.ArrayLike, *, fresh: bool = True) -> None:

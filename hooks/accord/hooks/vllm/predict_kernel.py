@@ -59,7 +59,7 @@ def finish(
     F: tl.constexpr,
     STEP_PER_ROW: tl.constexpr,
 ):
-    """Stores the feature of a row, and its probability of acceptance.
+    """Stores the feature of a row, its probability of acceptance, and the effects that it was predicted with.
 
     A row without a distribution (NaN, or every logit -inf) is predicted as if f = 0, and stores NaN, which teaches
     nothing later.
@@ -76,11 +76,14 @@ def finish(
     broken = rest != rest
     tl.store(features_ptr + request * K + k, tl.where(broken, float("nan"), feature))
     theta = theta_ptr + tl.load(workloads_ptr + request).to(tl.int64) * (F + K + 1)
-    residual, curvature = tl.load(effects_ptr + request * 2), tl.load(effects_ptr + request * 2 + 1)
+    effects = effects_ptr + request * 4
+    residual, curvature = tl.load(effects), tl.load(effects + 1)
     z = log_odds(theta, constants_ptr, tl.where(broken, 0.0, feature), k, F)
     z += shift(residual, curvature, tl.load(theta + F + K))
     p, _ = both_sigmoids(z)
     tl.store(confidence_ptr + place * confidence_stride + k, p)
+    tl.store(effects + 2, residual)
+    tl.store(effects + 3, curvature)
 
 
 @triton.jit

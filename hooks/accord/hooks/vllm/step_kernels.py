@@ -1,8 +1,11 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
-"""What the verification of one decode step teaches, as two kernels, and the assignment of request slots.
+"""What the verification of one decode step teaches, as one kernel, and the assignment of request slots.
 
 Labels: accepted = max(num_sampled - 1, 0), admitted = accepted + num_rejected; position k has a label when
 k <= accepted and k < admitted, and it is 1 when k < accepted. A position whose feature is NaN teaches nothing.
+
+A request's row of effects is R, V, and R and V as they were when `predict` used them. The programs that sum read the
+latter, the ones that update write the former; so both can run side by side, in one launch.
 """
 
 import triton
@@ -25,8 +28,10 @@ def verdicts(idx_mapping_ptr, sampled_ptr, rejected_ptr, at, rows):
     return tl.where(real, request, 0), real, accepted, admitted
 
 
-@triton.jit(do_not_specialize=["rows"])
-def moments_kernel(
+@triton.jit
+def add_moments(
+    workload,
+    k,
     sums_ptr,
     theta_ptr,
     constants_ptr,
@@ -44,12 +49,10 @@ def moments_kernel(
     PADDED_SUMS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Grid (W, K): program (w, k) sums position k over the requests of workload w, and alone owns sums[w, k].
+    """Sums position k over the requests of a workload. One program alone owns sums[workload, k].
 
-    So there are no atomics, and the same step gives the same sums to the bit. R and V are those that predicted the
-    step: this kernel runs before the one that updates them.
+    So there are no atomics, and the same step gives the same sums to the bit.
     """
-    workload, k = tl.program_id(0), tl.program_id(1)
     at = tl.arange(0, BLOCK)
     request, real, accepted, admitted = verdicts(idx_mapping_ptr, sampled_ptr, rejected_ptr, at, rows)
     mine = real & (tl.load(workloads_ptr + request) == workload)
@@ -81,7 +84,7 @@ def moments_kernel(
         total = tl.where(column == C + F + 2, labels, total)
         total = tl.where(column == C + F + 3, tl.sum(tl.where(labelled & y, 1.0, 0.0), axis=0), total)
 
-        residual, curvature = tl.load(effects_ptr + request * 2), tl.load(effects_ptr + request * 2 + 1)
+        residual, curvature = tl.load(effects_ptr + request * 4 + 2), tl.load(effects_ptr + request * 4 + 3)
         for g in tl.static_range(GRID):
             shifted = z + shift(residual, curvature, tl.load(constants_ptr + F - 1 + g))
             loss = tl.where(labelled, softplus(tl.where(y, -shifted, shifted)), 0.0)
@@ -89,8 +92,9 @@ def moments_kernel(
         tl.store(own, before + total, mask=column < SUMS)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def requests_kernel(
+@triton.jit
+def walk_requests(
+    part,
     acceptance_ptr,
     survival_ptr,
     effects_ptr,
@@ -108,17 +112,17 @@ def requests_kernel(
     SURVIVAL_BINS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Grid (ceil(rows / BLOCK)): each lane walks one request's positions, fills the sketches, and updates its R and V.
+    """Each lane walks one request's positions, fills the sketches, and updates its R and V.
 
     R and V are summed within one lane, so that every rank computes them alike to the bit. The sketches take atomics:
     their counts are exact, and only their sums of f and of survival depend on the order, in the last digits.
     """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = part * BLOCK + tl.arange(0, BLOCK)
     request, real, accepted, admitted = verdicts(idx_mapping_ptr, sampled_ptr, rejected_ptr, at, rows)
     workload = tl.load(workloads_ptr + request).to(tl.int64)
     theta = theta_ptr + workload * (F + K + 1)
-    residual, curvature = tl.load(effects_ptr + request * 2), tl.load(effects_ptr + request * 2 + 1)
-    u = shift(residual, curvature, tl.load(theta + F + K))
+    effects = effects_ptr + request * 4
+    u = shift(tl.load(effects + 2), tl.load(effects + 3), tl.load(theta + F + K))
 
     survival = tl.full([BLOCK], 1.0, tl.float32)
     labels = tl.zeros([BLOCK], tl.float32)
@@ -158,8 +162,78 @@ def requests_kernel(
 
     kept = tl.exp2(labels * LOG2_DISCOUNT)
     taught = real & (labels > 0.0)
-    tl.store(effects_ptr + request * 2, kept * residual + r_sum, mask=taught)
-    tl.store(effects_ptr + request * 2 + 1, kept * curvature + v_sum, mask=taught)
+    tl.store(effects, kept * tl.load(effects) + r_sum, mask=taught)
+    tl.store(effects + 1, kept * tl.load(effects + 1) + v_sum, mask=taught)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def step_kernel(
+    sums_ptr,
+    acceptance_ptr,
+    survival_ptr,
+    effects_ptr,
+    theta_ptr,
+    constants_ptr,
+    features_ptr,
+    workloads_ptr,
+    idx_mapping_ptr,
+    sampled_ptr,
+    rejected_ptr,
+    rows,
+    W: tl.constexpr,
+    K: tl.constexpr,
+    F: tl.constexpr,
+    GRID: tl.constexpr,
+    SUMS: tl.constexpr,
+    PADDED_SUMS: tl.constexpr,
+    BINS: tl.constexpr,
+    SURVIVAL_BINS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PART: tl.constexpr,
+):
+    """Grid (W K + ceil(rows / PART)): the first programs each own sums[w, k], the others walk PART requests each."""
+    program = tl.program_id(0)
+    if program < W * K:
+        add_moments(
+            program // K,
+            program % K,
+            sums_ptr,
+            theta_ptr,
+            constants_ptr,
+            features_ptr,
+            workloads_ptr,
+            effects_ptr,
+            idx_mapping_ptr,
+            sampled_ptr,
+            rejected_ptr,
+            rows,
+            K,
+            F,
+            GRID,
+            SUMS,
+            PADDED_SUMS,
+            BLOCK,
+        )
+    else:
+        walk_requests(
+            program - W * K,
+            acceptance_ptr,
+            survival_ptr,
+            effects_ptr,
+            theta_ptr,
+            constants_ptr,
+            features_ptr,
+            workloads_ptr,
+            idx_mapping_ptr,
+            sampled_ptr,
+            rejected_ptr,
+            rows,
+            K,
+            F,
+            BINS,
+            SURVIVAL_BINS,
+            PART,
+        )
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -172,5 +246,5 @@ def assign_kernel(workloads_ptr, effects_ptr, staged_ptr, count, FRESH: tl.const
     tl.store(workloads_ptr + request, workload, mask=real)
     if FRESH:
         nothing = tl.zeros([BLOCK], tl.float32)
-        tl.store(effects_ptr + 2 * request, nothing, mask=real)
-        tl.store(effects_ptr + 2 * request + 1, nothing, mask=real)
+        for i in tl.static_range(4):
+            tl.store(effects_ptr + 4 * request + i, nothing, mask=real)
