@@ -100,7 +100,7 @@ def plain(models: Models, drafts: tuple[int, ...]) -> int:
 def hindsight(models: Models, drafts: tuple[int, ...]) -> int:
     """Trims by survival that knows the tokens before each position, as vLLM gets it: through confidences."""
     known = hindsight_survival(accept_by_q_max(models, drafts), accept_by_draw(models, drafts))
-    return beside_a_neighbour(np.cumprod(confidence(running_minimum(known)), axis=1))
+    return beside_a_neighbour(survival(confidence(running_minimum(known))))
 
 
 def own_draw(models: Models, drafts: tuple[int, ...]) -> int:

@@ -70,7 +70,7 @@ class DrawModel:
             probability: [B, K] P(accept | q_max); features: [B, K] logit(q_max); q: [B, K] draft probability of the
                 token drawn; slots: [B] workload slots.
         """
-        return self._predict(probability, _expand(features, q), slots)
+        return self._predict(probability, expand(features, q), slots)
 
     def observe(
         self,
@@ -82,7 +82,7 @@ class DrawModel:
         admitted: npt.NDArray[np.int64],
     ) -> None:
         """Adds the verdict on the same drafts: accepted and verified drafts, [B] each."""
-        x = _expand(features, q)
+        x = expand(features, q)
         position = np.arange(probability.shape[1])
         verified = (position < admitted[:, None]) & self._draws[slots][:, None]
         labelled = verified & (position <= accepted[:, None])
@@ -115,7 +115,8 @@ class DrawModel:
         self._labels = np.zeros(len(self.theta))
 
 
-def _expand(features: npt.ArrayLike, q: npt.ArrayLike) -> Array:
+def expand(features: npt.ArrayLike, q: npt.ArrayLike) -> Array:
+    """What a correction is linear in, [B, K, SIZE]: 1, the spline of the feature, the spline of log q."""
     f = np.asarray(features, dtype=np.float64)
     log_q = np.log(np.maximum(np.asarray(q, dtype=np.float64), np.exp(LOG_Q_FLOOR)))
     return np.concatenate([np.ones((*f.shape, 1)), _FEATURE.expand(f), _LOG_Q.expand(log_q)], axis=-1)
