@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 
-import numpy as np
 import pytest
 from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
 
@@ -28,7 +28,7 @@ def learnt(table: CoefficientTable) -> bytes:
     state.labels[0], state.event_ms[0] = 40, 1_700_000_000_123
     state.arrays["acceptance"][0, 0, 20] = (40.0, 30.0, 40.0)
     state.arrays["survival"][0, 0, 13] = (40.0, 27.0, 30.0)
-    state.arrays["slope_errors"][0] = np.inf
+    state.arrays["slope_errors"][0] = 0.25
     return encode_learnt(found)
 
 
@@ -107,7 +107,7 @@ def test_lag(api: RunningApi, publisher: Publisher, store: Store) -> None:
 
 
 def test_learnt_detail(api: RunningApi, publisher: Publisher) -> None:
-    """What the learner committed is shown with the pair, numbers that JSON cannot hold as null."""
+    """What the learner committed is shown with the pair."""
     table = publisher.table(1, code_greedy=0.3)
     publisher.publish(body=learnt(table), code_greedy=0.3)
     detail = api.get(PATH).json()
@@ -125,7 +125,7 @@ def test_workload(api: RunningApi, publisher: Publisher) -> None:
     view = api.get(f"{PATH}/workloads/code:greedy").json()
     assert (view["workload"], view["prior"], view["version"], view["labels"]) == ("code:greedy", False, 1, 40)
     assert view["coefficients"] == table.row("code:greedy").to_dict()
-    assert view["standard_errors"]["slopes"] == [None] * 3
+    assert view["standard_errors"]["slopes"] == [0.25] * 3
     assert view["event_time_ms"] == 1_700_000_000_123
     calibration = view["calibration"]
     assert (calibration["labels"], calibration["accepted"]) == (40, 30)
@@ -151,6 +151,12 @@ def test_cold_workload(api: RunningApi, publisher: Publisher) -> None:
     assert view["version"] == 0
     assert view["coefficients"] == CoefficientTable.cold(PAIR.id, PAIR.k, KNOTS).prior.to_dict()
     Coefficients.from_dict(view["coefficients"])
+
+
+def test_numbers_that_json_cannot_hold() -> None:
+    """A metric that is not finite is answered as null, not as an error."""
+    for number in (math.nan, math.inf, -math.inf):
+        assert Calibration.model_validate({"labels": 1.0, "ece": number}).ece is None
 
 
 def test_unknown_pair(api: RunningApi) -> None:

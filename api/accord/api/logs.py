@@ -37,10 +37,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: int = logging.INFO) -> None:
-    """Sends the api's own events, and what uvicorn and redis warn of, to stderr."""
+    """Sends the api's own events, and what goes wrong in the libraries, to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    # It warns of every request that is not HTTP, so anybody could fill the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logger.setLevel(level)

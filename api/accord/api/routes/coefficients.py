@@ -12,6 +12,7 @@ from ..models import CoefficientTableView
 from ..services import PairId, Services, UseServices
 from ..settings import MAX_WAIT_S
 from ..tables import Table
+from ..waiters import Ended
 
 router = APIRouter(prefix="/v1", tags=["coefficients"])
 
@@ -58,18 +59,20 @@ async def coefficients(
     held = IfNoneMatch.parse(request.headers.getlist("if-none-match"))
     table, stale = await services.tables.get(pair)
     if wait > 0 and held.matches(table.etag):
-        await _hold(services, pair, request, held, wait)
-        table, stale = await services.tables.get(pair)
+        ended = await _hold(services, pair, request, held, wait)
+        # A server that stops, or a client that has gone, must not wait for another read of the store.
+        if ended not in (Ended.STOPPED, Ended.DISCONNECTED):
+            table, stale = await services.tables.get(pair)
     return _answer(table, stale, held)
 
 
-async def _hold(services: Services, pair: str, request: Request, held: IfNoneMatch, wait: float) -> None:
+async def _hold(services: Services, pair: str, request: Request, held: IfNoneMatch, wait: float) -> Ended:
     def changed() -> bool:
         table = services.tables.peek(pair)
         return table is None or not held.matches(table.etag)
 
     seconds = min(wait, services.settings.max_wait_s)
-    await services.waiters.hold(pair, seconds, request.receive, changed)
+    return await services.waiters.hold(pair, seconds, request.receive, changed)
 
 
 def _answer(table: Table, stale: bool, held: IfNoneMatch) -> Response:
