@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.learner.strategies import KEYS, Engine
+
+from accord.learner.embedded import EmbeddedServer
+from accord.learner.errors import InvalidValue, Refusal
+from accord.learner.pair import DraftSampling, Method, Pair
+from accord.learner.pair_learner import TICK_MS, Entry, PairLearner, tick_of
+from accord.learner.service.loop import LearnerService
+from accord.learner.service.membership import Membership
+from accord.learner.service.owner import PairOwner, StateMismatchError
+from accord.learner.service.settings import LearnerSettings
+from accord.learner.state_codec import Learnt, encode_learnt
+from accord.learner.store import Commit, FenceLostError, Lease, PairRecord, Store, connect
+from accord.learner.wire import encode
+
+KNOTS = (0.0, 2.0)
+
+
+def pair(k: int = 3) -> Pair:
+    """A pair of the engines' K."""
+    return Pair("org/Target", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, k)
+
+
+PAIR_ID = pair().id
+
+
+def stream(seed: int, count: int = 12) -> list[Entry]:
+    """Entries of two engines at random times, many of them in the same tick."""
+    rng = np.random.default_rng(seed)
+    engines = [Engine(seed + i, name=f"host-{i}/0", keys=KEYS[i : i + 2], pair=PAIR_ID, requests=10) for i in range(2)]
+    entries, ms, seq = [], 1_000, 0
+    for i in range(count):
+        gap = int(rng.choice([0, 0, 30, 400, 1_500]))
+        ms, seq = (ms + gap, 0) if gap else (ms, seq + 1)
+        entries.append((f"{ms}-{seq}", encode(engines[i % 2].round(5))))
+    return entries
+
+
+def taken(store: Store, owner: str = "test") -> tuple[PairRecord, Lease]:
+    """The pair, registered and leased."""
+    record = store.register(pair(), KNOTS)
+    lease = store.acquire(PAIR_ID, owner, 60_000)
+    assert lease is not None
+    return record, lease
+
+
+@given(st.integers(0, 1_000), st.integers(1, 15), st.booleans())
+@settings(
+    max_examples=12, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+def test_any_reading_and_any_interruption_gives_the_same_bytes(
+    store: Store, seed: int, read_count: int, dies: bool
+) -> None:
+    """However few entries a read returns, and whoever goes on after each commit, what is stored is the same."""
+    store.client.flushall()
+    entries = stream(seed)
+    record, lease = taken(store)
+    for entry_id, body in entries:
+        store.append(PAIR_ID, body, entry_id=entry_id)
+    end_ms = (tick_of(entries[-1][0]) + 40) * TICK_MS
+    owner = PairOwner(store, record, lease)
+    for _ in range(len(entries) + 2):
+        owner.step(store.read(PAIR_ID, owner.watermark, read_count), end_ms, read_count)
+        if dies:
+            owner = PairOwner(store, record, lease)
+    whole = PairLearner(Learnt.new(PAIR_ID, 3, KNOTS))
+    published = whole.advance(entries, end_ms // TICK_MS)
+    stored, served = store.load(PAIR_ID), store.coefficients(PAIR_ID)
+    assert stored.watermark == whole.watermark == entries[-1][0]
+    assert stored.body == encode_learnt(whole.learnt)
+    assert stored.sequences == whole.sequences.encode()
+    assert stored.counters == whole.counters.encode()
+    assert (served and served.body) == (published[-1].table.to_json() if published else None)
+    assert stored.version == len(published)
+
+
+def test_an_open_tick_waits(store: Store) -> None:
+    """Entries of a tick that is not over by the store's clock are left for later."""
+    record, lease = taken(store)
+    owner = PairOwner(store, record, lease)
+    entries = stream(1, 1)
+    store.append(PAIR_ID, entries[0][1], entry_id="1100-0")
+    found = store.read(PAIR_ID, owner.watermark, 10)
+    assert owner.step(found, 1_249, 10) == 0
+    assert store.load(PAIR_ID).body is None
+    owner.step(found, 1_250, 10)
+    assert store.load(PAIR_ID).watermark == "1100-0"
+
+
+def test_an_owner_whose_lease_passed_on_cannot_commit(store: Store) -> None:
+    """A learner that was thought dead and comes back is refused by the fence, and the other's work stays."""
+    record, lease = taken(store, "first")
+    old = PairOwner(store, record, lease)
+    store.append(PAIR_ID, stream(1, 1)[0][1], entry_id="1000-0")
+    store.release(lease)
+    _, newer = taken(store, "second")
+    entries = store.read(PAIR_ID, "0-0", 10)
+    PairOwner(store, record, newer).step(entries, 10_000, 10)
+    with pytest.raises(FenceLostError):
+        old.step(entries, 10_000, 10)
+    assert store.load(PAIR_ID).watermark == "1000-0"
+
+
+def commit_body(store: Store, lease: Lease, body: bytes, sequences: bytes = b"") -> None:
+    """Stores any bytes as the pair's state."""
+    store.commit(lease, Commit("0-0", "1-0", body, sequences, b"", 0))
+
+
+def test_a_state_that_cannot_be_understood_is_refused(store: Store) -> None:
+    """Bytes that are no state, or no sequences, and the state of another basis, are typed refusals."""
+    record, lease = taken(store)
+    commit_body(store, lease, b"damaged")
+    with pytest.raises(Refusal):
+        PairOwner(store, record, lease)
+    store.client.flushall()
+    record, lease = taken(store)
+    commit_body(store, lease, encode_learnt(Learnt.new(PAIR_ID, 3, KNOTS)), b"damaged")
+    with pytest.raises(Refusal):
+        PairOwner(store, record, lease)
+    store.client.flushall()
+    record, lease = taken(store)
+    commit_body(store, lease, encode_learnt(Learnt.new(PAIR_ID, 3, ())))
+    with pytest.raises(StateMismatchError):
+        PairOwner(store, record, lease)
+
+
+def test_a_broken_pair_does_not_stop_the_others(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """A learner says once what it cannot learn, frees its lease, and takes the other pairs."""
+    other = store.register(pair(4), KNOTS)
+    _, lease = taken(store, "somebody")
+    commit_body(store, lease, b"damaged")
+    store.release(lease)
+    member = Membership(store, LearnerSettings(learner_id="one"))
+    with caplog.at_level(logging.ERROR):
+        member.rebalance()
+        member.rebalance()
+    assert list(member.owners) == [other.pair.id]
+    assert store.lease_holder(PAIR_ID) is None
+    assert [r for r in caplog.records if r.levelno == logging.ERROR] == caplog.records[:1]
+    member.leave()
+
+
+def test_learners_share_the_pairs(store: Store) -> None:
+    """A second learner gets its fair share from the first, and everything when the first leaves."""
+    for k in range(3, 7):
+        store.register(pair(k), KNOTS)
+    first, second = (Membership(store, LearnerSettings(learner_id=name)) for name in ("first", "second"))
+    first.rebalance()
+    assert len(first.owners) == 4
+    second.rebalance()
+    first.rebalance()
+    second.rebalance()
+    assert (len(first.owners), len(second.owners)) == (2, 2)
+    assert not set(first.owners) & set(second.owners)
+    first.leave()
+    second.rebalance()
+    assert len(second.owners) == 4
+    second.leave()
+
+
+def test_a_lapsed_lease_is_dropped(store: Store) -> None:
+    """A pair whose lease went to somebody else is forgotten at the next rebalance."""
+    taken(store, "elsewhere")
+    member = Membership(store, LearnerSettings(learner_id="one"))
+    member.rebalance()
+    assert member.owners == {}
+    holder = store.lease_holder(PAIR_ID)
+    assert holder is not None
+    store.release(Lease(PAIR_ID, "elsewhere", holder.fence))
+    member.rebalance()
+    mine = member.owners[PAIR_ID].lease
+    store.release(mine)
+    assert store.acquire(PAIR_ID, "elsewhere", 60_000) is not None
+    member.rebalance()
+    assert member.owners == {}
+    member.leave()
+
+
+def test_one_cycle_learns_what_waits(server: EmbeddedServer, store: Store) -> None:
+    """A cycle takes the free pair, learns the closed ticks, publishes, and asks to sleep to the next tick's end."""
+    store.register(pair(), KNOTS)
+    for entry_id, body in stream(2):
+        store.append(PAIR_ID, body, entry_id=entry_id)
+    service = LearnerService(LearnerSettings(redis_url=server.url, learner_id="one"))
+    pause = service.cycle()
+    assert 0.0 < pause <= 2 * TICK_MS / 1000.0
+    assert store.coefficients(PAIR_ID) is not None
+    assert store.load(PAIR_ID).watermark == stream(2)[-1][0]
+    service.stop()
+    service.run()
+    assert store.lease_holder(PAIR_ID) is None
+    assert store.learners() == []
+
+
+def test_a_backlog_is_read_without_a_pause(server: EmbeddedServer, store: Store) -> None:
+    """As long as reads come back full the next cycle follows at once, until everything is learnt."""
+    store.register(pair(), KNOTS)
+    entries = stream(3)
+    for entry_id, body in entries:
+        store.append(PAIR_ID, body, entry_id=entry_id)
+    service = LearnerService(LearnerSettings(redis_url=server.url, learner_id="one", read_count=2))
+    pauses = [service.cycle() for _ in range(len(entries))]
+    assert pauses[0] == 0.0
+    assert pauses[-1] > 0.0
+    assert store.load(PAIR_ID).watermark == entries[-1][0]
+    service.stop()
+    service.run()
+
+
+def test_settings_come_from_the_environment() -> None:
+    """The environment sets URL and lease; what is unset keeps its default, and each start has an id of its own."""
+    found = LearnerSettings.from_environment(
+        {"ACCORD_REDIS_URL": "redis://example:1/0", "ACCORD_LEARNER_LEASE_MS": "900"}
+    )
+    assert (found.redis_url, found.lease_ms) == ("redis://example:1/0", 900)
+    assert LearnerSettings.from_environment({}).lease_ms == LearnerSettings().lease_ms
+    assert LearnerSettings().learner_id != LearnerSettings().learner_id
+
+
+@pytest.mark.parametrize("value", ["", "fast", "-5", "1.5", "99999999999999", "1", "٣٠٠٠"])
+def test_a_malformed_setting_is_named(value: str) -> None:
+    """A lease that is no number of milliseconds in range is refused by name."""
+    with pytest.raises(InvalidValue, match=r"(?i)lease_ms"):
+        LearnerSettings.from_environment({"ACCORD_LEARNER_LEASE_MS": value})
+
+
+def test_connect_is_used_as_learner(server: EmbeddedServer) -> None:
+    """A service that is given a store uses that one."""
+    with Store(connect(server.url, role="test")) as given:
+        assert LearnerService(LearnerSettings(redis_url="redis://127.0.0.1:1/0"), given).store is given
