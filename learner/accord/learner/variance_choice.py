@@ -24,7 +24,7 @@ def choose_variance(loss: Array, current: npt.NDArray[np.int64]) -> npt.NDArray[
     Returns:
         [W] indices: a column that is better than the one in force by more than the hysteresis replaces it.
 
-    >>> choose_variance(np.array([[100.0, 90.0, 95.0], [10.0, 9.9, 9.8]]), np.array([0, 0]))
+    >>> choose_variance(np.array([[100.0, 70.0, 95.0], [10.0, 9.9, 9.8]]), np.array([0, 0]))
     array([1, 1])
     """
     others = loss.sum(axis=0) - loss
