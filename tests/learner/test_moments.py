@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import Engine, dense_hessian, engines, row, seeds, some
@@ -51,7 +52,7 @@ def test_one_newton_step_is_the_dense_one_on_raw_labels(seed: int, knots: tuple[
 
 
 def test_newton_steps_from_moments_end_at_the_maximum_likelihood() -> None:
-    """Repeating the step at its own result gives the exact regression's coefficients."""
+    """Repeating the step at its own result gives statsmodels' coefficients, and the module's own exact regression's."""
     rng, basis, k = np.random.default_rng(5), SplineBasis((0.0, 2.0)), 3
     engine = Engine(5, k, basis.knots, keys=("code:greedy",), requests=900)
     f = rng.normal(1.0, 2.0, (900, k))
@@ -59,6 +60,8 @@ def test_newton_steps_from_moments_end_at_the_maximum_likelihood() -> None:
     place, position = np.nonzero(np.arange(k) <= accepted[:, None])
     y = (position < accepted[place]).astype(float)
     batch = fit_logistic(LogisticLoss(basis, k, f[place, position], position, y)).require()
+    design = np.concatenate([basis.expand(f[place, position]), np.eye(k)[position]], axis=1)
+    glm = sm.GLM(y, design, family=sm.families.Binomial()).fit(tol=1e-12)
     a, zero, F = engine.accumulator, np.zeros(900, dtype=np.intp), basis.size
     for _ in range(8):
         a.observe(f, zero, np.arange(900), accepted, np.full(900, k))
@@ -66,6 +69,7 @@ def test_newton_steps_from_moments_end_at_the_maximum_likelihood() -> None:
         step = np.linalg.solve(dense_hessian(m, basis, 0), np.append(m.g0[0], m.g1[0]))
         a.slopes[0] += step[:F]
         a.intercepts[0] += step[F:]
+    np.testing.assert_allclose(np.append(a.slopes[0], a.intercepts[0]), glm.params, atol=1e-7)
     np.testing.assert_allclose(a.slopes[0], batch.slopes, atol=1e-8)
     np.testing.assert_allclose(a.intercepts[0], batch.intercepts, atol=1e-8)
 
