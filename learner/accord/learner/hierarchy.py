@@ -7,8 +7,8 @@ Model. For workload x with evidence in information form:
 
 Given the variances everything is Gaussian. eps is diagonal, so it is eliminated in closed form and what remains of a
 workload is a system in m = (s, level), F + 1 wide; workloads are solved as one batch, and the pair's own mean from
-their marginals, again F + 1 wide. shape is diagonal given the rest. Alternating the two blocks climbs one concave
-quadratic, warm-started from the last refit. No system grows with K or W. Variances take one EM step a refit (Dempster,
+their marginals, again F + 1 wide. shape is diagonal given the rest, and found by conjugate gradients around that, warm
+from the last refit. No system grows with K or W. Variances take one EM step a refit (Dempster,
 Laird and Rubin 1977; for variance components: Laird and Ware 1982) against a weak prior worth two workloads.
 """
 
@@ -154,6 +154,9 @@ class _System:
         self.P = hierarchy.precision
         np.linalg.cholesky(self.M + np.diag(self.P))  # fails unless positive definite, which inv does not ask for
         self.covariance = np.linalg.inv(self.M + np.diag(self.P))
+        self.hyper = _hyper_precision(self.size)
+        self.pair_covariance = np.linalg.inv(self._marginal_precision().sum(axis=0) + np.diag(self.hyper))
+        self.weight: Array = (self.tau * information.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
         self.shape, self.mean = hierarchy.shape.copy(), hierarchy.mean
         self.m = np.tile(self.mean, (len(information.c), 1))
 
@@ -175,39 +178,50 @@ class _System:
         return r
 
     def solve(self) -> tuple[FitStatus, int]:
-        """Alternates the two blocks until a sweep gains no more than the tolerance."""
-        marginal = self._marginal_precision()
-        hyper = _hyper_precision(self.size)
-        pair_covariance = np.linalg.inv(marginal.sum(axis=0) + np.diag(hyper))
-        self.pair_covariance = pair_covariance
-        centre = np.zeros(self.size + 1)
-        centre[0], centre[-1] = COLD_SLOPE, COLD_INTERCEPT
-        weight = self._shape_weight()
+        """Conjugate gradients on the shape, preconditioned by its diagonal; every product is one sweep of the rest.
+
+        A plain alternation of the two blocks needs hundreds of sweeps where late positions have few labels; the search
+        along conjugate directions (Hestenes and Stiefel 1952) needs at most K, and a handful in practice.
+        """
+        shape = self.shape
+        step = direction = self._sweep(shape)
+        square = self._weigh(step, step)
         for sweep in range(1, MAX_SWEEPS + 1):
-            r = self._right_hand_side()
-            pulled = np.einsum("wij,wj->wi", self.covariance, r)
-            self.mean = pair_covariance @ ((self.P * pulled).sum(axis=0) + hyper * centre)
-            self.m = pulled + np.einsum("wij,j->wi", self.covariance, self.P * self.mean)
-            step = self._shape_step(weight)
-            decrement = 0.5 * float(weight @ step**2)
-            if decrement <= TOLERANCE:
+            if 0.5 * square <= TOLERANCE:
+                if sweep > 1:
+                    self._sweep(shape)
                 return FitStatus.CONVERGED, sweep
+            fall = step - self._sweep(shape + direction)
+            length = square / self._weigh(direction, fall)
+            shape = shape + length * direction
+            step = step - length * fall
+            before, square = square, self._weigh(step, step)
+            direction = step + square / before * direction
         return FitStatus.SLOW, MAX_SWEEPS
+
+    def _weigh(self, a: Array, b: Array) -> float:
+        return float((self.weight * a) @ b)
+
+    def _sweep(self, shape: Array) -> Array:
+        """Everything else solved exactly at this shape; returns how far the shape itself would move then, [K]."""
+        self.shape = shape
+        pulled = np.einsum("wij,wj->wi", self.covariance, self._right_hand_side())
+        self.mean = self.pair_covariance @ ((self.P * pulled).sum(axis=0) + self.hyper * _hyper_centre(self.size))
+        self.m = pulled + np.einsum("wij,j->wi", self.covariance, self.P * self.mean)
+        return self._shape_step()
 
     def _marginal_precision(self) -> Array:
         """What each workload says of the pair's mean, its own deviation integrated out: P - P (M + P)^-1 P."""
         precision: Array = np.diag(self.P) - self.P[:, None] * self.covariance * self.P
         return precision
 
-    def _shape_step(self, weight: Array) -> Array:
+    def _shape_step(self) -> Array:
         info = self.info
         rest = info.e1 - np.einsum("wkf,wf->wk", info.B, self.m[:, : self.size]) - info.c * self.m[:, self.size :]
         pull = (self.tau * rest * self.gain).sum(axis=0)
         # A common shift of shape is a shift of every level: the sum is held at 0 by a Lagrange multiplier.
-        multiplier = (pull / weight).sum() / (1.0 / weight).sum()
-        shape: Array = (pull - multiplier) / weight
-        step = shape - self.shape
-        self.shape = shape
+        multiplier = (pull / self.weight).sum() / (1.0 / self.weight).sum()
+        step: Array = (pull - multiplier) / self.weight - self.shape
         return step
 
     def finite(self) -> bool:
@@ -251,12 +265,8 @@ class _System:
         """
         if self.info.c.shape[1] == 1:
             return np.zeros_like(self.gain)
-        follows: Array = (self.tau * self.gain) ** 2 / self._shape_weight()
+        follows: Array = (self.tau * self.gain) ** 2 / self.weight
         return follows
-
-    def _shape_weight(self) -> Array:
-        weight: Array = (self.tau * self.info.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
-        return weight
 
     def _apart(self) -> Array:
         """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean, for the EM step."""
@@ -288,6 +298,12 @@ class _System:
 
 def _hyper_precision(size: int) -> Array:
     return 1.0 / np.array([PAIR_SLOPE_VARIANCE] + [PAIR_HINGE_VARIANCE] * (size - 1) + [PAIR_LEVEL_VARIANCE])
+
+
+def _hyper_centre(size: int) -> Array:
+    centre = np.zeros(size + 1)
+    centre[0], centre[-1] = COLD_SLOPE, COLD_INTERCEPT
+    return centre
 
 
 def _ascending(slopes: Array) -> Array:
