@@ -43,7 +43,7 @@ def test_every_refit_converges_when_late_positions_are_hardly_ever_verified(k: i
                 accumulator.slopes.copy(),
                 accumulator.intercepts.copy(),
                 accumulator.drain(),
-            )  # fmt: skip
+            )
         )
         assert fit.state.status is FitStatus.CONVERGED
         assert fit.state.refit().sweeps <= 8
