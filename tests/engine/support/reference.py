@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from vllm.v1.worker.gpu.spec_decode.acceptance_estimator import OnlineAcceptanceEstimator
 
 from accord.hooks.vllm.estimator import AcceptanceEstimator
 from accord.learner.accumulator import Accumulator
@@ -85,13 +85,23 @@ class Both:
         workloads, k, slots: W, K, request slots.
         knots: of the basis.
         seed: of all randomness.
+        device: where our estimator works.
     """
 
-    def __init__(self, workloads: int, k: int, slots: int, knots: tuple[float, ...] = KNOTS, seed: int = 0) -> None:
+    def __init__(
+        self,
+        workloads: int,
+        k: int,
+        slots: int,
+        knots: tuple[float, ...] = KNOTS,
+        seed: int = 0,
+        device: torch.device = CPU,
+    ) -> None:
+        self.device = device
         self.basis = SplineBasis(knots)
         self.workloads, self.k, self.slots = workloads, k, slots
         self.rng = np.random.default_rng(seed)
-        self.ours = AcceptanceEstimator(slots, k, CPU, basis=self.basis, workloads=workloads)
+        self.ours = AcceptanceEstimator(slots, k, device, basis=self.basis, workloads=workloads)
         self.reference = Accumulator(k, self.basis, workloads, slots)
         self.workload_of = np.zeros(slots, dtype=np.intp)
 
@@ -116,10 +126,11 @@ class Both:
 
     def verify(self, step: Step) -> None:
         """One step of verdicts on both sides."""
-        features = self.ours.features.numpy()[step.requests].astype(np.float64)
+        features = self.ours.features.cpu().numpy()[step.requests].astype(np.float64)
         slots = self.workload_of[step.requests]
         self.reference.observe(features, slots, step.requests, step.accepted, step.admitted)
-        self.ours.step(step.idx_mapping, step.num_sampled, step.num_rejected)
+        verdict = step.idx_mapping, step.num_sampled, step.num_rejected
+        self.ours.step(*(part.to(self.device) for part in verdict))
 
     def random_steps(self, count: int, rows: int) -> None:
         """Steps in which slots change hands now and then."""
@@ -138,8 +149,10 @@ def assert_close(ours: Moments, reference: Moments) -> None:
         np.testing.assert_allclose(getattr(ours, name), expected, rtol=2e-5, atol=tolerance, err_msg=name)
 
 
-def vllm_estimator(slots: int, k: int) -> OnlineAcceptanceEstimator:
+def vllm_estimator(slots: int, k: int) -> Any:
     """vLLM's own, that refits only when asked to."""
+    from vllm.v1.worker.gpu.spec_decode.acceptance_estimator import OnlineAcceptanceEstimator
+
     stock = OnlineAcceptanceEstimator(slots, k, CPU)
     stock.REFIT_INTERVAL = 1 << 60
     return stock
