@@ -52,6 +52,18 @@ def test_no_buffer_ever_moves() -> None:
     np.testing.assert_array_equal(both.ours._theta.numpy()[:, :4], both.reference.slopes.astype(np.float32))
 
 
+@pytest.mark.parametrize("made_in", [True, False])
+def test_inference_mode_does_not_matter(made_in: bool) -> None:
+    """Made inside or outside of torch's inference mode, an estimator works on the other side of it."""
+    with torch.inference_mode(made_in):
+        both = Both(workloads=1, k=2, slots=4, knots=())
+    with torch.inference_mode(not made_in):
+        both.apply(random_rows(both.rng, 1, 2, both.basis))
+        both.random_steps(2, rows=3)
+        assert both.ours.drain(with_sketch=True)
+    assert_close(both.ours.collect().moments, both.reference.drain())
+
+
 def test_a_drain_belongs_to_its_own_steps() -> None:
     """Steps between drain and collect count for the next round; the note and the coefficients are the drain's."""
     both = Both(workloads=2, k=2, slots=5)

@@ -84,30 +84,10 @@ class AcceptanceEstimator:
         self.device = device
         self.basis = basis if basis is not None else SplineBasis()
         self.layout = Layout(workloads, num_speculative_steps, self.basis)
-        make_fence = make_fence or fence_factory(device)
-
-        def floats(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.float32, device=device)
-
-        self.features = floats(max_num_reqs, num_speculative_steps)
-        self._effects = floats(max_num_reqs, 4)
-        self._workloads = torch.zeros(max_num_reqs, dtype=torch.int32, device=device)
-        self._theta = floats(workloads, self.layout.theta_row)
-        constants = (*self.basis.knots, *VARIANCE_GRID)
-        self._constants = torch.tensor(constants, dtype=torch.float32, device=device)
-        self._flat = floats(self.layout.total)
-        middle = self.layout.sums + self.layout.acceptance
-        self._sums, self._acceptance, self._survival = self._flat.tensor_split((self.layout.sums, middle))
-        # The most rows that can belong to requests; a batch beyond that is padding.
-        self._max_rows = max_num_reqs * num_speculative_steps
-        self._partials = floats(self._max_rows * MAX_SPLITS * 2)
-        self._arrived = torch.zeros(self._max_rows, dtype=torch.int32, device=device)
+        # vLLM loads models in inference mode; tensors made in it could not be changed in place outside of it.
+        with torch.inference_mode(False):
+            self._allocate(device, make_fence or fence_factory(device))
         self._padded_sums = triton.next_power_of_2(self.layout.row)
-
-        self._staged = torch.zeros(2 * max_num_reqs, dtype=torch.int32, device=device)
-        self._assignments = Uploader(self._staged, make_fence)
-        self._coefficients = Uploader(self._theta, make_fence)
-        self._downloads = Downloader(self._flat, make_fence)
         cold = Coefficients.cold(num_speculative_steps, self.basis)
         self.load(np.tile(cold.slopes, (workloads, 1)), np.tile(cold.intercepts, (workloads, 1)), np.zeros(workloads))
 
@@ -257,6 +237,31 @@ class AcceptanceEstimator:
         """The oldest drain that the device has finished, or None; never waits."""
         drained: Drained | None = self._downloads.finished(self._read)
         return drained
+
+    def _allocate(self, device: torch.device, make_fence: FenceFactory) -> None:
+        layout = self.layout
+
+        def floats(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.float32, device=device)
+
+        self.features = floats(self.max_num_reqs, layout.k)
+        self._effects = floats(self.max_num_reqs, 4)
+        self._workloads = torch.zeros(self.max_num_reqs, dtype=torch.int32, device=device)
+        self._theta = floats(layout.workloads, layout.theta_row)
+        constants = (*self.basis.knots, *VARIANCE_GRID)
+        self._constants = torch.tensor(constants, dtype=torch.float32, device=device)
+        self._flat = floats(layout.total)
+        middle = layout.sums + layout.acceptance
+        self._sums, self._acceptance, self._survival = self._flat.tensor_split((layout.sums, middle))
+        # The most rows that can belong to requests; a batch beyond that is padding.
+        self._max_rows = self.max_num_reqs * self.num_speculative_steps
+        self._partials = floats(self._max_rows * MAX_SPLITS * 2)
+        self._arrived = torch.zeros(self._max_rows, dtype=torch.int32, device=device)
+
+        self._staged = torch.zeros(2 * self.max_num_reqs, dtype=torch.int32, device=device)
+        self._assignments = Uploader(self._staged, make_fence)
+        self._coefficients = Uploader(self._theta, make_fence)
+        self._downloads = Downloader(self._flat, make_fence)
 
     def _read(self, flat: npt.NDArray[np.float32], drain: tuple[bool, Array, Array, Any]) -> Drained:
         with_sketch, slopes, intercepts, note = drain
