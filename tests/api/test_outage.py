@@ -46,6 +46,7 @@ def test_missed_message_without_waiter(far_api: RunningApi, publisher: Publisher
     """A version that was announced while the feed was cut is served to whoever asks after it is back."""
     far_api.get(PATH)
     proxy.cut()
+    until(lambda: not far_api.services.subscriber.alive)
     publisher.publish()
     proxy.restore()
     until(lambda: "accord-stale" not in far_api.get(PATH).headers)
