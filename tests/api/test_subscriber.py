@@ -96,3 +96,35 @@ def test_quiet_feed_stays_alive(server: EmbeddedServer, monkeypatch: pytest.Monk
         await subscriber.stop()
 
     asyncio.run(scenario())
+
+
+def test_lost_cancellation() -> None:
+    """The feed ends although the Redis client swallows the cancellation that should end it."""
+    swallowed = []
+
+    class Client:
+        async def aclose(self) -> None:
+            """Nothing to close."""
+
+        def pubsub(self) -> Any:
+            """Fails as late as it can."""
+            return self
+
+        async def subscribe(self, channel: str) -> None:
+            """Two cancellations are lost, the third is not."""
+            while len(swallowed) < 2:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    swallowed.append(channel)
+            await asyncio.sleep(60)
+
+    async def scenario() -> None:
+        subscriber = Subscriber(Client, Heard(), lambda _: None)
+        subscriber.start()
+        await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            await subscriber.stop()
+
+    asyncio.run(scenario())
+    assert len(swallowed) == 2

@@ -21,6 +21,7 @@ PING_EVERY_S = 2.0
 PONG_WITHIN_S = 3.0
 RECONNECT_S = (0.1, 1.0)
 """First and longest pause before another attempt; drawn between half of it and all, so that a fleet spreads out."""
+CANCEL_EVERY_S = 0.1
 
 
 class Feed(Protocol):
@@ -70,8 +71,10 @@ class Subscriber:
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                task.cancel()
-                await asyncio.wait({task})
+                # The client loses a cancellation that meets one of its own timeouts, so one may not be enough.
+                while not task.done():
+                    task.cancel()
+                    await asyncio.wait({task}, timeout=CANCEL_EVERY_S)
                 raise
             # Only a fault in the code ends up here; without the feed every client would be served old tables for good.
             logger.error("change feed failed", exc_info=task.exception())
