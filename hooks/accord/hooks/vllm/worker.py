@@ -14,13 +14,13 @@ from accord.learner.coefficients import CoefficientTable
 
 from ..agent import Agent
 from ..settings import Mode
-from .estimator import MAX_WORKLOAD_SLOTS, AcceptanceEstimator
+from .estimator import AcceptanceEstimator
 from .facade import Facade
 from .identity import adaptive, cost_tables, identity_of, pair_of, settings_of, was_asked_for
-from .notice import IncompatibleError, complain, log
+from .notice import IncompatibleError, complain, disabled, log
 from .ranks import KeyStore, Ranks, agree
 from .session import Session
-from .workloads import LabelRules, workload_key
+from .workloads import LabelRules, workload_key, workload_slots
 
 ATTRIBUTE = "_accord"
 """Of a speculator: its `Attachment`."""
@@ -80,6 +80,8 @@ def load_model(original: Callable[..., Any], speculator: Any, *args: Any, **kwar
     """Wraps `DraftModelSpeculator.load_model`: the estimator is there then, and no graph is captured yet."""
     result = original(speculator, *args, **kwargs)
     close(speculator)
+    if disabled():
+        return result
     try:
         attachment = attach(speculator)
     except IncompatibleError as error:
@@ -192,6 +194,7 @@ def _plan(speculator: Any) -> tuple[EngineAgent | None, dict[str, Any] | None]:
         "table": agent.applied.table.to_json().decode(),
         "round_steps": list(settings.round_steps),
         "sketch_every": settings.sketch_every,
+        "workloads": workload_slots(),
         "labels": LabelRules.from_env().to_dict(),
         "shadow": settings.mode is Mode.OBSERVE and adaptive(config),
     }
@@ -206,7 +209,7 @@ def _build(speculator: Any, group: Any, agent: EngineAgent | None, plan: dict[st
         speculator.num_speculative_steps,
         speculator.device,
         basis=SplineBasis(table.knots),
-        workloads=MAX_WORKLOAD_SLOTS,
+        workloads=plan["workloads"],
     )
     # Drafts whose logits a speculator never shows us teach nothing, instead of teaching with f = 0.
     estimator.features.fill_(float("nan"))

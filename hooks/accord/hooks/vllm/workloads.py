@@ -16,7 +16,8 @@ from ..settings import SettingError
 WORKLOAD, LORA = "workload", "lora"
 """Where a label may come from: `SamplingParams.extra_args["workload"]` (HTTP: `vllm_xargs`), or the LoRA adapter."""
 
-LABELS_VARIABLE, ORDER_VARIABLE = "ACCORD_LABELS", "ACCORD_LABEL_ORDER"
+LABELS_VARIABLE, ORDER_VARIABLE, SLOTS_VARIABLE = "ACCORD_LABELS", "ACCORD_LABEL_ORDER", "ACCORD_WORKLOADS"
+MOST_SLOTS, FEWEST_SLOTS = 32, len(TemperatureClass) + 1
 _LABEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _UNUSABLE = re.compile(r"[^a-z0-9._-]+")
 
@@ -71,6 +72,22 @@ class LabelRules:
         """The inverse of `to_dict`."""
         allowed = values["allowed"]
         return cls(tuple(values["order"]), None if allowed is None else frozenset(allowed))
+
+
+def workload_slots(environ: Mapping[str, str] | None = None) -> int:
+    """How many workloads an engine tells apart at a time, `other` of each class among them: ACCORD_WORKLOADS, or 32.
+
+    Raises:
+        SettingError: naming the variable and its value.
+    """
+    text = (os.environ if environ is None else environ).get(SLOTS_VARIABLE, "").strip()
+    if not text:
+        return MOST_SLOTS
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not FEWEST_SLOTS <= int(text) <= MOST_SLOTS:
+        raise SettingError(
+            f"{SLOTS_VARIABLE} = {text[:80]!r}: must be a whole number from {FEWEST_SLOTS} to {MOST_SLOTS}"
+        )
+    return int(text)
 
 
 def workload_key(sampling_params: Any, lora_request: Any, rules: LabelRules, *, custom_processors: bool = False) -> str:
