@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from accord.learner.basis import Array, SplineBasis
-from accord.learner.hierarchy import Hierarchy, refit
+from accord.learner.hierarchy import Hierarchy
 from accord.learner.information import Information
+from accord.learner.refit import refit
 
 REPEATS = 9
 

@@ -104,14 +104,14 @@ def test_a_broken_draft_teaches_nothing() -> None:
 
 
 def test_sums_and_refit_equal_vllm() -> None:
-    """With one workload, no knots and no request effect, sums are vLLM's, and its refit rule gives its coefficients.
+    """With one workload, no knots and labels counted in full, sums are vLLM's, and its refit rule gives its coefficients.
 
     Equal are info (A, B, c by position; A is summed over positions on our side), grad and counts. Two things differ, by
     rounding: vLLM keeps the probability it predicted and takes p (1 - p), where we recompute p and 1 - p from the
     feature; and vLLM subtracts the mode's own term from the sum, so that its features of sure drafts have few digits
     left. The drafts here are unsure.
     """
-    both = Both(workloads=1, k=3, slots=6, knots=(), seed=4)
+    both = Both(workloads=1, k=3, slots=6, knots=(), seed=4, working_variance=0.0)
     stock = vllm_estimator(6, 3)
     generator = torch.Generator().manual_seed(4)
     temperature = torch.tensor([0.0, 0.5, 1.0, 1.0, 0.3, 2.0])

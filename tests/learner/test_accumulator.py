@@ -34,6 +34,7 @@ class Loop:
             s2 = float(self.a.variance[w])
             own = self.R[q] / (self.V[q] + 1.0 / s2) if s2 else 0.0
             survival, labels, R, V = 1.0, 0, 0.0, 0.0
+            weight = 1.0 / (1.0 + self.a.working_variance * self.V[q])
             for k in range(adm[i]):
                 f = min(max(float(features[i, k]), -40.0), 40.0)
                 x = [f, *(max(f - t, 0.0) for t in self.knots)]
@@ -51,7 +52,7 @@ class Loop:
                 place = min(max(math.floor((f + 4.0) / 0.25), 0), 63)
                 for channel, value in enumerate((1.0, y, f)):
                     self.sums["acceptance", w, k, place, channel] += value
-                self._label(w, k, x, y, v, r)
+                self._label(w, k, x, y, weight * v, weight * r)
                 for g, s2_grid in enumerate(VARIANCE_GRID):
                     shifted = z + u[s2_grid]
                     self.sums["loss", w, g] += math.log1p(math.exp(-shifted if y else shifted))
@@ -139,6 +140,7 @@ def test_moments_are_gradient_and_hessian_of_the_log_likelihood(engine: Engine, 
     """The sums are the gradient and the Hessian of the raw labels' log-loss, which finite differences confirm."""
     engine.apply_random()
     a, raw = engine.accumulator, []
+    a.working_variance = 0.0
     for _ in range(steps):
         step = random_step(engine.rng, engine.k, len(engine.keys), engine.requests, engine.truth, engine.basis)
         a.observe(*step.arguments)

@@ -19,12 +19,11 @@ from accord.learner.hierarchy import (
     PAIR_SLOPE_VARIANCE,
     PRIOR_WORKLOADS,
     SHAPE_VARIANCE,
-    FitStatus,
     Hierarchy,
     prior_slope_variance,
-    refit,
 )
 from accord.learner.information import Information
+from accord.learner.refit import FitStatus, refit
 
 
 @dataclass

@@ -12,8 +12,8 @@ from tests.learner.strategies import KEYS, PAIR, Engine, dense_hessian, few, see
 from accord.learner.basis import SplineBasis
 from accord.learner.coefficients import MAX_WORKLOADS, Coefficients, CoefficientTable
 from accord.learner.errors import Reason, Refusal
-from accord.learner.hierarchy import FitStatus
 from accord.learner.pair_state import MEMORY_LABELS, PER_WORKLOAD, SKETCH_MEMORY_LABELS, PairState
+from accord.learner.refit import FitStatus
 from accord.learner.request_effect import VARIANCE_GRID
 from accord.learner.summary import RoundSummary
 from accord.learner.workload import TemperatureClass

@@ -7,8 +7,8 @@ import pytest
 
 from accord.learner.accumulator import Accumulator
 from accord.learner.basis import SplineBasis, sigmoid
-from accord.learner.hierarchy import FitStatus
 from accord.learner.local import LocalFit
+from accord.learner.refit import FitStatus
 from accord.learner.summary import RoundSummary
 
 KNOTS = (0.0, 2.0, 4.0)

@@ -20,7 +20,17 @@ from accord.learner.errors import InvalidValue, Reason, Refusal
 from accord.learner.packing import unpack
 from accord.learner.sketch import Sketch
 from accord.learner.summary import RoundSummary
-from accord.learner.wire import MAX_RAW_BYTES, MAX_WIRE_BYTES, Expected, check, check_engine, decode, encode
+from accord.learner.wire import (
+    MAX_RAW_BYTES,
+    MAX_REQUESTS,
+    MAX_ROUND_STEPS,
+    MAX_WIRE_BYTES,
+    Expected,
+    check,
+    check_engine,
+    decode,
+    encode,
+)
 
 EXPECTED = Expected(PAIR, 3, (0.0, 2.0))
 
@@ -356,3 +366,15 @@ def test_refuses_a_malformed_engine_name(name: object) -> None:
     """An engine name is 1 to 128 plain characters."""
     with pytest.raises(InvalidValue, match="engine"):
         check_engine(name)
+
+
+def test_more_labels_than_the_steps_can_give_are_refused() -> None:
+    """A count beyond what the busiest engine reaches in its steps, or steps beyond what rounds can hold, is refused."""
+    good = Engine(1, requests=4).round(3)
+    for bad in (
+        with_moments(good, n=good.moments.n + good.steps * MAX_REQUESTS),
+        replace(good, steps=MAX_ROUND_STEPS * good.rounds + 1),
+    ):
+        with pytest.raises(Refusal) as refused:
+            decode(encode(bad))
+        assert refused.value.reason is Reason.OUT_OF_BOUNDS

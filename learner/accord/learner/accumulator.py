@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .basis import FEATURE_LIMIT, Array, SplineBasis, sigmoid, softplus
 from .coefficients import Coefficients
 from .moments import Moments
-from .request_effect import Index, RequestEffects
+from .request_effect import WORKING_VARIANCE, Index, RequestEffects
 from .sketch import Sketch
 
 
@@ -22,6 +22,7 @@ class Accumulator:
         basis: spline basis of the pair.
         workloads: W, number of workload slots.
         requests: number of request slots.
+        working_variance: how labels of one request are weighed as evidence; 0 counts every label in full.
 
     Attributes:
         moments: `Moments` [W] since the last `drain`.
@@ -36,8 +37,11 @@ class Accumulator:
     ([[1.0, 1.0]], [[0.5, -0.5]])
     """
 
-    def __init__(self, k: int, basis: SplineBasis, workloads: int, requests: int) -> None:
+    def __init__(
+        self, k: int, basis: SplineBasis, workloads: int, requests: int, working_variance: float = WORKING_VARIANCE
+    ) -> None:
         self.k = k
+        self.working_variance = working_variance
         self.basis = basis
         self.moments = Moments.zeros(workloads, k, basis)
         self.sketch = Sketch.zeros(workloads, k)
@@ -95,7 +99,8 @@ class Accumulator:
         shift = self.effects.shift(requests, self.variance[slots])
         survival: Array = np.cumprod(sigmoid(z + shift[:, None]), axis=1, dtype=np.float64)
         self.sketch.observe(slots, f, survival, taken, labelled, verified)
-        self._add_moments(slots, self.basis.expand(f), v, r, y * labelled, labelled)
+        weight = self.effects.weight(requests, self.working_variance)[:, None]
+        self._add_moments(slots, self.basis.expand(f), weight * v, weight * r, y * labelled, labelled)
         self.effects.update(requests, labelled.sum(axis=1), r.sum(axis=1), v.sum(axis=1))
 
     def drain(self) -> Moments:

@@ -1,8 +1,10 @@
 """How good predicted probabilities are, computed from sketches at any coefficients.
 
-Every label of a cell (position, feature bin) is taken at the cell's mean feature; with bins 0.25 wide the bias against
-the exact metric is below 1e-3 (a test measures it). The request effect is not in the acceptance sketch; the survival
-sketch holds predictions as they were in force, the effect included.
+Every label of a cell (position, feature bin) is taken at the cell's mean feature. With bins 0.25 wide that biases
+log-loss, Brier score and AUC by less than 1e-3 on workloads with thousands of labels, and ECE, whose own bins cut
+through cells, by less than 5e-3 (tests measure it); with a few hundred labels AUC and ECE can be off by 1e-2. The
+request effect is not in the acceptance sketch; the survival sketch holds predictions as they were in force, the effect
+included.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ MATERIAL_PROBABILITY = 0.002
 WORSE_BY_NOISE = 3.0
 """New coefficients are refused when recent log-loss grew by more than this many standard errors of the difference."""
 
+TRAFFIC_LABELS = 0.5
+"""A cell that has faded below this has no traffic."""
+
 MAX_HALVINGS = 8
 """How often the step to new coefficients is halved before it is given up."""
 
@@ -85,7 +88,8 @@ def moved(acceptance: Array, old: Coefficients, new: Coefficients, basis: Spline
     """The largest change of predicted probability where there is traffic; infinite when the request effect changed."""
     if old.request_variance != new.request_variance:
         return float("inf")
-    if np.any(acceptance[..., 0] > 0.0):
+    if np.any(acceptance[..., 0] > TRAFFIC_LABELS):
+        acceptance = np.where(acceptance[..., :1] > TRAFFIC_LABELS, acceptance, 0.0)
         before = Cells.of(acceptance, old, basis).probability
         after = Cells.of(acceptance, new, basis).probability
     else:

@@ -8,8 +8,8 @@ from itertools import islice
 from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .errors import Refusal
 from .guard import proposal
-from .hierarchy import FitStatus
 from .pair_state import PairState
+from .refit import FitStatus
 from .summary import RoundSummary
 
 

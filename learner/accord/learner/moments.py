@@ -1,8 +1,9 @@
 """The sums that one round of decoding leaves behind: Hessian, gradient and counts of a logistic regression.
 
-With p = sigmoid(s . x + b[k]) at the coefficients in force, v = p (1 - p) and r = y - p, over the labelled drafts of a
-workload: A = sum v x x' over all positions; per position B = sum v x, c = sum v, g1 = sum r, n, y; g0 = sum r x. That
-is the arrowhead Hessian and the gradient of the log-likelihood in (s, b) (McCullagh and Nelder 1989, section 4.4).
+With p = sigmoid(s . x + b[k]) at the coefficients in force, v = w p (1 - p) and r = w (y - p), w <= 1 the weight of a
+label among those of its request (see `request_effect`), over the labelled drafts of a workload: A = sum v x x' over all
+positions; per position B = sum v x, c = sum v, g1 = sum r, n, y; g0 = sum r x. That is the arrowhead Hessian and the
+gradient of the weighted log-likelihood in (s, b) (McCullagh and Nelder 1989, section 4.4).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from .coefficients import CoefficientTable
 from .counters import Counters
 from .errors import Refusal
 from .guard import proposal
-from .hierarchy import FitStatus
+from .refit import FitStatus
 from .sequences import Sequences
 from .state_codec import Learnt
 from .summary import RoundSummary

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from .basis import Array, SplineBasis
 from .coefficients import MAX_WORKLOADS, Coefficients, CoefficientTable
 from .errors import Reason, Refusal
-from .hierarchy import Fit, FitStatus, Hierarchy, refit
+from .hierarchy import Hierarchy
 from .information import Information
 from .moments import GRID
+from .refit import Fit, FitStatus, refit
 from .request_effect import VARIANCE_GRID
 from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch
 from .summary import RoundSummary
@@ -157,15 +158,7 @@ class PairState:
         if rows:
             slopes, intercepts = np.stack([r.slopes for r in rows]), np.stack([r.intercepts for r in rows])
             self.information.recentre(self.basis, slopes, intercepts)
-        level = float(table.prior.intercepts.mean())
-        self.hierarchy = Hierarchy(
-            table.prior.slopes.copy(),
-            level,
-            table.prior.intercepts - level,
-            self.hierarchy.slope_variance,
-            self.hierarchy.level_variance,
-            self.hierarchy.intercept_variance,
-        )
+        self.hierarchy = Hierarchy.around(table.prior.slopes, table.prior.intercepts)
 
     def reserve(self, keys: Sequence[str]) -> None:
         """Makes room for workloads that are seen for the first time."""

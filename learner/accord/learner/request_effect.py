@@ -16,6 +16,13 @@ from .basis import Array
 VARIANCE_GRID = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
 """The s2 whose log-loss every engine sums, so that the learner can choose; the first means off."""
 
+WORKING_VARIANCE = 0.1
+"""The s2 that weighs evidence: labels of one request resemble each other, so each tells less than the one before.
+
+A working correlation in the sense of Liang and Zeger (1986): a wrong one costs efficiency, never consistency, because
+the weight of a label depends on earlier labels only. The middle of the grid, whatever s2 is served.
+"""
+
 DISCOUNT = 0.98
 """q: what a label counts after one more label of the same request."""
 
@@ -56,6 +63,11 @@ class RequestEffects:
         s2 = np.array(VARIANCE_GRID)
         residual, curvature = self.residual[slots, None], self.curvature[slots, None]
         out: Array = s2 * residual / (s2 * curvature + 1.0)
+        return out
+
+    def weight(self, slots: Index, working_variance: float) -> Array:
+        """What the next labels of the slots [B] count as evidence: 1 / (1 + s2 V) under the working variance s2."""
+        out: Array = 1.0 / (1.0 + working_variance * self.curvature[slots])
         return out
 
     def update(self, slots: Index, labels: npt.NDArray[np.int64], residual: Array, curvature: Array) -> None:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from .basis import check_knots
 from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .errors import Reason, Refusal
-from .hierarchy import FitStatus, Hierarchy
+from .hierarchy import Hierarchy
 from .moments import GRID
 from .packing import Packed, pack, unpack
 from .pair import check_k, check_pair_id
 from .pair_state import PER_WORKLOAD, PairState
+from .refit import FitStatus
 from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
@@ -69,6 +70,7 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "pair_slopes": hierarchy.slopes,
         "pair_shape": hierarchy.shape,
         "pair_slope_variance": hierarchy.slope_variance,
+        "pair_centre": hierarchy.centre,
         "pair_scalars": np.array(scalars),
     }
     return pack(MAGIC, meta, arrays)
@@ -109,7 +111,8 @@ def _fill(state: PairState, arrays: Packed) -> None:
     slope_variance = _array(arrays, "pair_slope_variance", (f,))
     if not min(level_variance, intercept_variance, slope_variance.min()) > 0.0:
         raise Refusal(Reason.OUT_OF_BOUNDS, "a variance of the state is not positive")
-    state.hierarchy = Hierarchy(slopes, level, shape, slope_variance, level_variance, intercept_variance)
+    centre = _array(arrays, "pair_centre", (f + 1 + state.k,))
+    state.hierarchy = Hierarchy(slopes, level, shape, slope_variance, centre, level_variance, intercept_variance)
 
 
 def _array(arrays: Packed, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:

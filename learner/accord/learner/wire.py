@@ -24,6 +24,10 @@ MAX_WIRE_BYTES = 4 << 20
 MAX_RAW_BYTES = 48 << 20
 _PLAIN, _DEFLATED = b"\x00", b"\x01"
 _MAX_COUNT = 1 << 53
+MAX_ROUND_STEPS = 100_000
+MAX_REQUESTS = 16_384
+"""Requests that one engine can have in a decode step."""
+MAX_LABELS = 1 << 40
 _BOOT = re.compile(r"[0-9a-f]{16}")
 _ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
 _ROUNDING = 1e-4
@@ -165,8 +169,11 @@ def check(summary: RoundSummary) -> None:
     for name in ("n", "y", "c", "loss"):
         if np.any(getattr(m, name) < 0.0):
             raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} has a negative entry")
-    if np.any(m.n != np.rint(m.n)) or np.any(m.n >= _MAX_COUNT):
+    if np.any(m.n != np.rint(m.n)):
         raise Refusal(Reason.OUT_OF_BOUNDS, "n must hold counts")
+    # A request gives a position one label a step, so this is what the busiest engine can count.
+    if summary.steps > summary.rounds * MAX_ROUND_STEPS or np.any(m.n > min(summary.steps * MAX_REQUESTS, MAX_LABELS)):
+        raise Refusal(Reason.OUT_OF_BOUNDS, f"more labels than {summary.steps} steps can give")
     limit = m.n * (1.0 + _ROUNDING) + _ROUNDING
     widest = 2.0 * FEATURE_LIMIT
     gradient = 1.0 if summary.rounds == 1 else 8.0

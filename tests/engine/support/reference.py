@@ -14,6 +14,7 @@ from accord.learner.accumulator import Accumulator
 from accord.learner.basis import FEATURE_LIMIT, Array, SplineBasis
 from accord.learner.coefficients import Coefficients
 from accord.learner.moments import Moments
+from accord.learner.request_effect import WORKING_VARIANCE
 
 CPU = torch.device("cpu")
 KNOTS = (0.0, 2.0, 4.0)
@@ -96,13 +97,16 @@ class Both:
         knots: tuple[float, ...] = KNOTS,
         seed: int = 0,
         device: torch.device = CPU,
+        working_variance: float = WORKING_VARIANCE,
     ) -> None:
         self.device = device
         self.basis = SplineBasis(knots)
         self.workloads, self.k, self.slots = workloads, k, slots
         self.rng = np.random.default_rng(seed)
-        self.ours = AcceptanceEstimator(slots, k, device, basis=self.basis, workloads=workloads)
-        self.reference = Accumulator(k, self.basis, workloads, slots)
+        self.ours = AcceptanceEstimator(
+            slots, k, device, basis=self.basis, workloads=workloads, working_variance=working_variance
+        )
+        self.reference = Accumulator(k, self.basis, workloads, slots, working_variance)
         self.workload_of = np.zeros(slots, dtype=np.intp)
 
     def apply(self, rows: list[Coefficients]) -> None:

@@ -14,7 +14,7 @@ from accord.learner.basis import Array, SplineBasis
 from accord.learner.coefficients import Coefficients
 from accord.learner.errors import InvalidValue
 from accord.learner.moments import GRID, Moments
-from accord.learner.request_effect import VARIANCE_GRID
+from accord.learner.request_effect import VARIANCE_GRID, WORKING_VARIANCE
 from accord.learner.sketch import BINS, SURVIVAL_BINS, Sketch
 
 from .layout import Layout
@@ -58,6 +58,7 @@ class AcceptanceEstimator:
         device: where logits live.
         basis: spline basis of the pair.
         workloads: W, workload slots, at most 32. Every request starts in slot 0.
+        working_variance: how labels of one request are weighed as evidence; 0 counts every label in full, as vLLM does.
         make_fence: a seam for tests.
 
     Attributes:
@@ -76,6 +77,7 @@ class AcceptanceEstimator:
         *,
         basis: SplineBasis | None = None,
         workloads: int = 1,
+        working_variance: float = WORKING_VARIANCE,
         make_fence: FenceFactory | None = None,
     ) -> None:
         if not 1 <= workloads <= MAX_WORKLOAD_SLOTS:
@@ -86,7 +88,7 @@ class AcceptanceEstimator:
         self.layout = Layout(workloads, num_speculative_steps, self.basis)
         # vLLM loads models in inference mode; tensors made in it could not be changed in place outside of it.
         with torch.inference_mode(False):
-            self._allocate(device, make_fence or fence_factory(device))
+            self._allocate(device, working_variance, make_fence or fence_factory(device))
         self._padded_sums = triton.next_power_of_2(self.layout.row)
         cold = Coefficients.cold(num_speculative_steps, self.basis)
         self.load(np.tile(cold.slopes, (workloads, 1)), np.tile(cold.intercepts, (workloads, 1)), np.zeros(workloads))
@@ -238,7 +240,7 @@ class AcceptanceEstimator:
         drained: Drained | None = self._downloads.finished(self._read)
         return drained
 
-    def _allocate(self, device: torch.device, make_fence: FenceFactory) -> None:
+    def _allocate(self, device: torch.device, working_variance: float, make_fence: FenceFactory) -> None:
         layout = self.layout
 
         def floats(*shape: int) -> torch.Tensor:
@@ -248,7 +250,7 @@ class AcceptanceEstimator:
         self._effects = floats(self.max_num_reqs, 4)
         self._workloads = torch.zeros(self.max_num_reqs, dtype=torch.int32, device=device)
         self._theta = floats(layout.workloads, layout.theta_row)
-        constants = (*self.basis.knots, *VARIANCE_GRID)
+        constants = (*self.basis.knots, *VARIANCE_GRID, working_variance)
         self._constants = torch.tensor(constants, dtype=torch.float32, device=device)
         self._flat = floats(layout.total)
         middle = layout.sums + layout.acceptance

@@ -67,8 +67,10 @@ def add_moments(
         y = k < accepted
         z = log_odds(theta_ptr + workload * (F + K + 1), constants_ptr, f, k, F)
         p, q = both_sigmoids(z)
-        v = tl.where(labelled, p * q, 0.0)
-        r = tl.where(labelled, tl.where(y, q, -p), 0.0)
+        residual, curvature = tl.load(effects_ptr + request * 4 + 2), tl.load(effects_ptr + request * 4 + 3)
+        weight = 1.0 / (1.0 + tl.load(constants_ptr + F - 1 + GRID) * curvature)
+        v = tl.where(labelled, weight * p * q, 0.0)
+        r = tl.where(labelled, weight * tl.where(y, q, -p), 0.0)
 
         C: tl.constexpr = F * (F + 1) // 2 + F
         total = tl.where(column == C, tl.sum(v, axis=0), 0.0)
@@ -84,7 +86,6 @@ def add_moments(
         total = tl.where(column == C + F + 2, labels, total)
         total = tl.where(column == C + F + 3, tl.sum(tl.where(labelled & y, 1.0, 0.0), axis=0), total)
 
-        residual, curvature = tl.load(effects_ptr + request * 4 + 2), tl.load(effects_ptr + request * 4 + 3)
         for g in tl.static_range(GRID):
             shifted = z + shift(residual, curvature, tl.load(constants_ptr + F - 1 + g))
             loss = tl.where(labelled, softplus(tl.where(y, -shifted, shifted)), 0.0)
