@@ -104,7 +104,7 @@ def test_a_broken_draft_teaches_nothing() -> None:
 
 
 def test_sums_and_refit_equal_vllm() -> None:
-    """With one workload, no knots and labels counted in full, sums are vLLM's, and its refit rule gives its coefficients.
+    """With one workload, no knots and labels counted in full, sums are vLLM's, and its rule gives its coefficients.
 
     Equal are info (A, B, c by position; A is summed over positions on our side), grad and counts. Two things differ, by
     rounding: vLLM keeps the probability it predicted and takes p (1 - p), where we recompute p and 1 - p from the
