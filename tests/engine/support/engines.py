@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 from vllm import LLM, SamplingParams
 
+from accord.hooks.vllm import plugin
 from accord.hooks.vllm.session import Session
 from accord.hooks.vllm.worker import ATTRIBUTE, Attachment
 
@@ -46,6 +47,8 @@ def engine(
     clean["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     clean["VLLM_CPU_OMP_THREADS_BIND"] = "|".join("01"[:tensor_parallel]) if tensor_parallel > 1 else "0-1"
     with mock.patch.dict(os.environ, clean, clear=True):
+        # vLLM calls plugins once in a process, and this one may have had an engine without accord before.
+        plugin.register()
         llm = LLM(
             model=str(target),
             dtype="float32",
