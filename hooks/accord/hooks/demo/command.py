@@ -52,4 +52,6 @@ def _print(console: Console, ending: Ending) -> None:
     for name, (ours, theirs) in (("log-loss", ending.log_loss), ("workload ECE", ending.workload_ece)):
         ratio = f", ratio {ours / theirs:.3f}" if theirs else ""
         console.print(f"{name:<15} {ours:.4f} accord, {theirs:.4f} vLLM's rule{ratio}")
-    console.print("everything arrived exactly once" if ending.good else "[red]this did not end as it should[/red]")
+    console.print(
+        "everything arrived exactly once" if ending.good else f"[red]not as it should be: {ending.wrong}[/red]"
+    )

@@ -69,8 +69,11 @@ class Fleet:
         for engine in self.engines:
             if engine.alive:
                 engine.signal(signal.SIGTERM)
+        # Asked once: a second SIGTERM could meet a process that is already taking its handlers down.
         for engine in self.engines:
-            engine.stop(timeout_s)
+            engine.wait(timeout_s)
+        for engine in self.engines:
+            engine.kill()
         return [engine.returncode for engine in self.engines]
 
     def statuses(self) -> list[dict[str, Any]]:

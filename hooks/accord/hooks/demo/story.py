@@ -45,8 +45,19 @@ class Ending:
     @property
     def good(self) -> bool:
         """Nothing lost, every label learnt once, every engine ended by itself, and better than the peer."""
-        better = self.log_loss[0] < self.log_loss[1] and self.workload_ece[0] < self.workload_ece[1]
-        return self.sent == self.learnt > 0 and self.lost == 0 and set(self.exits) == {0} and better
+        return not self.wrong
+
+    @property
+    def wrong(self) -> str:
+        """What is not as it should be; empty when everything is."""
+        found = {
+            "labels sent and learnt differ": self.sent != self.learnt or self.sent == 0,
+            "labels were lost": self.lost > 0,
+            f"engines ended with {self.exits}": set(self.exits) != {0},
+            "log-loss is not below the peer's": self.log_loss[0] >= self.log_loss[1],
+            "calibration is not better than the peer's": self.workload_ece[0] >= self.workload_ece[1],
+        }
+        return ", ".join(text for text, is_so in found.items() if is_so)
 
 
 class Story:
