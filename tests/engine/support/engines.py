@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 import numpy as np
 from vllm import LLM, SamplingParams
 
+from accord.hooks.outbox import RoundParts
 from accord.hooks.vllm import plugin
 from accord.hooks.vllm.session import Session
 from accord.hooks.vllm.worker import ATTRIBUTE, Attachment
+from accord.learner.moments import Moments
 
 K = 3
 MAX_SEQS = 8
@@ -29,6 +31,7 @@ def engine(
     method: str = "draft_model",
     tensor_parallel: int = 1,
     separate: bool = False,
+    tokenizer: bool = False,
     **options: Any,
 ) -> Iterator[LLM]:
     """A running vLLM, with accord's settings in its environment.
@@ -39,6 +42,7 @@ def engine(
         method: of drafting.
         tensor_parallel: processes.
         separate: whether the engine runs in a process of its own, as it does when serving.
+        tokenizer: whether the target has one.
         options: more of `LLM`.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCORD_")}
@@ -54,7 +58,7 @@ def engine(
             dtype="float32",
             enforce_eager=True,
             kv_cache_memory_bytes=16 << 20,
-            skip_tokenizer_init=True,
+            skip_tokenizer_init=not tokenizer,
             max_model_len=512,
             max_num_seqs=MAX_SEQS,
             max_num_batched_tokens=512,
@@ -128,3 +132,45 @@ def status_of(worker: Any) -> dict[str, Any]:
     assert attachment is not None
     agent = attachment.session.agent
     return agent.status() if agent is not None else attachment.status()
+
+
+class Evidence:
+    """What a session hands to its agent, added up by workload."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rounds: list[RoundParts] = []
+
+    def __enter__(self) -> Self:
+        assert self.session.agent is not None
+        self._settle()
+        self.session.agent.put = self._put  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.session.agent is not None:
+            del self.session.agent.put
+
+    def _settle(self) -> None:
+        while self.session._pending:
+            self.session._collect()
+
+    def _put(self, parts: RoundParts) -> bool:
+        self.rounds.append(parts)
+        return True
+
+    def total(self) -> dict[str, Moments]:
+        """The sums of each workload that has any, over all closed rounds."""
+        self._settle()
+        total: dict[str, Moments] = {}
+        for parts in self.rounds:
+            for row, name in enumerate(parts.workloads):
+                one = parts.moments.take([row])
+                # A workload that only has a share in a sketch brings sums that are empty.
+                if not one.n.any():
+                    continue
+                if name in total:
+                    total[name].add_at(np.array([0]), one)
+                else:
+                    total[name] = one
+        return total

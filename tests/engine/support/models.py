@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 512
 HIDDEN = 64
@@ -59,3 +60,14 @@ def make_eagle_head(target: Path, folder: Path, seed: int = 1) -> Path:
     (head / "config.json").write_text(json.dumps(config))
     save_file(weights, head / "model.safetensors", metadata={"format": "pt"})
     return head
+
+
+def add_tokenizer(folder: Path) -> None:
+    """A tokenizer with a token for each byte, and filler up to the size of the vocabulary."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = ["<s>", "</s>", *alphabet]
+    tokens += [f"<filler{at}>" for at in range(len(tokens), VOCABULARY)]
+    inner = Tokenizer(models.BPE(vocab={token: at for at, token in enumerate(tokens)}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>").save_pretrained(folder)
