@@ -12,7 +12,7 @@ from accord.learner.hierarchy import Hierarchy
 from accord.learner.information import Information
 from accord.learner.refit import refit
 
-REPEATS = 9
+REPEATS = 30
 
 
 def evidence(workloads: int, k: int, basis: SplineBasis, seed: int = 0) -> Information:
@@ -23,8 +23,8 @@ def evidence(workloads: int, k: int, basis: SplineBasis, seed: int = 0) -> Infor
         f, position = rng.normal(2.0, 3.0, 2_000), rng.integers(0, k, 2_000)
         design = np.concatenate([basis.expand(f), np.eye(k)[position]], axis=1)
         H = 0.2 * design.T @ design
-        truth = np.append(np.full(basis.size, 0.1), rng.normal(-0.2, 0.5, k))
-        e = H @ truth + np.sqrt(np.diag(H)) * rng.normal(size=len(H))
+        truth = np.append(np.full(basis.size, 0.2), rng.normal(-0.2, 0.5, k))
+        e = H @ truth + np.linalg.cholesky(H) @ rng.normal(size=len(H))  # a score's covariance is its information
         info.A[w], info.B[w] = H[: basis.size, : basis.size][rows, cols], H[basis.size :, : basis.size]
         info.c[w], info.e0[w], info.e1[w] = np.diag(H)[basis.size :], e[: basis.size], e[basis.size :]
     return info
@@ -52,20 +52,21 @@ def dense(info: Information, basis: SplineBasis) -> tuple[Array, Array]:
     return Q, e
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """The least of several timings."""
-    times = []
+def seconds(*works: Callable[[], object]) -> list[float]:
+    """The least of several timings of each, taken in turns, so that a busy machine disturbs all alike."""
+    times: list[list[float]] = [[] for _ in works]
     for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        for work, mine in zip(works, times, strict=True):
+            start = time.perf_counter()
+            work()
+            mine.append(time.perf_counter() - start)
+    return [min(mine) for mine in times]
 
 
 def refit_seconds(workloads: int, k: int, basis: SplineBasis) -> float:
     """One refit from the cold start."""
     info, cold = evidence(workloads, k, basis), Hierarchy.cold(k, basis)
-    return seconds(lambda: refit(info, cold, basis))
+    return seconds(lambda: refit(info, cold, basis))[0]
 
 
 def main() -> None:
@@ -75,11 +76,16 @@ def main() -> None:
     Q, e = dense(info, basis)
     cold = Hierarchy.cold(15, basis)
     sweeps = refit(info, cold, basis).sweeps
-    ours, theirs = seconds(lambda: refit(info, cold, basis)), seconds(lambda: np.linalg.solve(Q, e))
-    inverse = seconds(lambda: np.linalg.inv(Q))
+    ours, theirs, inverse = seconds(
+        lambda: refit(info, cold, basis), lambda: np.linalg.solve(Q, e), lambda: np.linalg.inv(Q)
+    )
     print(f"W = 32, K = 15, F = 4: {len(e)} unknowns, {sweeps} sweeps")
-    print(f"one refit, standard errors and variances included / dense solve   {ours / theirs:6.3f}")
-    print(f"one refit / dense inverse, which standard errors would need       {ours / inverse:6.3f}")
+    print(
+        f"one refit, standard errors and variances included / dense solve   {ours / theirs:6.3f}   (1 / {theirs / ours:.1f})"
+    )
+    print(
+        f"one refit / dense inverse, which standard errors would need       {ours / inverse:6.3f}   (1 / {inverse / ours:.1f})"
+    )
     base = refit_seconds(16, 8, basis)
     for name, sizes in (("W", [(16 * n, 8) for n in (2, 4, 8)]), ("K", [(16, 8 * n) for n in (2, 4, 8)])):
         grown = [refit_seconds(w, k, basis) / base for w, k in sizes]

@@ -84,7 +84,7 @@ def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) ->
         hierarchy: parameters of the last refit: start and prior strengths.
         basis: of the evidence.
     """
-    if not all(np.all(np.isfinite(array)) for array in information.arrays().values()):
+    if not all(np.isfinite(array).all() for array in information.arrays().values()):
         return _unusable(information, hierarchy, FitStatus.NOT_FINITE)
     try:
         system = _System(information, hierarchy, basis)
@@ -101,33 +101,40 @@ class _System:
 
     def __init__(self, information: Information, hierarchy: Hierarchy, basis: SplineBasis) -> None:
         self.info, self.old, self.size = information, hierarchy, basis.size
+        info, centre = information, hierarchy.centre
         self.tau = 1.0 / hierarchy.intercept_variance
-        self.gain = 1.0 / (information.c + self.tau)
-        self.M = self._eliminated(basis.unpack(information.A))
+        self.gain = 1.0 / (info.c + self.tau)
+        # How a workload's (slopes, level) follows the part of its intercepts that eps may not take up, [W, K, F + 1].
+        self.design = np.concatenate([info.B, info.c[:, :, None]], axis=2) * self.gain[:, :, None]
         self.P = hierarchy.precision
-        np.linalg.cholesky(self.M + np.diag(self.P))  # fails unless positive definite, which inv does not ask for
-        self.covariance = np.linalg.inv(self.M + np.diag(self.P))
+        self.H = self._eliminated(basis.unpack(info.A)) + np.diag(self.P)
+        np.linalg.cholesky(self.H)  # fails unless positive definite, which inv does not ask for
+        self.covariance = np.linalg.inv(self.H).astype(np.float64, copy=False)
+        self.lean = self.covariance * self.P
         self.hyper = hyper_precision(self.size)
-        self.pair_covariance = np.linalg.inv(self._marginal_precision().sum(axis=0) + np.diag(self.hyper))
-        self.weight: Array = (self.tau * information.c * self.gain).sum(axis=0) + 1.0 / SHAPE_VARIANCE
-        self.shape, self.mean = hierarchy.shape.copy(), hierarchy.mean
-        self.m = np.tile(self.mean, (len(information.c), 1))
+        # What each workload says of the pair's mean, its own deviation integrated out: P - P (M + P)^-1 P.
+        marginal = np.diag(self.P) - self.P[:, None] * self.lean
+        self.pair_covariance = np.linalg.inv(marginal.sum(axis=0) + np.diag(self.hyper))
+        self.weight: Array = self.tau * self.design[:, :, -1].sum(axis=0) + 1.0 / SHAPE_VARIANCE
+        self.share = (1.0 / self.weight) / (1.0 / self.weight).sum()
+        # Constant parts of what the sweep solves: everything but the shape's own contribution.
+        self.rest = self._right_hand_side()
+        self.hyper_pull = self.hyper * centre[: self.size + 1]
+        self.shape_pull: Array = self.tau * (info.e1 * self.gain).sum(axis=0) + centre[self.size + 1 :] / SHAPE_VARIANCE
 
     def _eliminated(self, A: Array) -> Array:
         info, f = self.info, self.size
         M = np.empty((len(A), f + 1, f + 1))
-        shrunk = info.B * self.gain[:, :, None]
-        M[:, :f, :f] = A - np.einsum("wki,wkj->wij", shrunk, info.B)
-        M[:, :f, f] = M[:, f, :f] = self.tau * shrunk.sum(axis=1)
-        M[:, f, f] = (self.tau * info.c * self.gain).sum(axis=1)
+        M[:, :f, :f] = A - self.design[:, :, :f].transpose(0, 2, 1) @ info.B
+        M[:, f] = self.tau * self.design.sum(axis=1)
+        M[:, :f, f] = M[:, f, :f]
         return M
 
     def _right_hand_side(self) -> Array:
-        info, shape = self.info, self.shape
-        r = np.empty(self.m.shape)
-        pulled = (info.e1 + self.tau * shape) * self.gain
-        r[:, : self.size] = info.e0 - np.einsum("wkf,wk->wf", info.B, pulled)
-        r[:, self.size] = self.tau * ((info.e1 - info.c * shape) * self.gain).sum(axis=1)
+        info, f = self.info, self.size
+        r = np.empty(self.design.shape[::2])
+        r[:, :f] = info.e0 - _weighted(info.e1, self.design[:, :, :f])
+        r[:, f] = self.tau * (info.e1 * self.gain).sum(axis=1)
         return r
 
     def solve(self) -> tuple[FitStatus, int]:
@@ -136,70 +143,60 @@ class _System:
         A plain alternation of the two blocks needs hundreds of sweeps where late positions have few labels; the search
         along conjugate directions (Hestenes and Stiefel 1952) needs at most K, and a handful in practice.
         """
-        shape = self.shape
-        step = direction = self._sweep(shape)
-        square = self._weigh(step, step)
+        at = self._sweep(self.old.shape)
+        direction = at[-1]
+        square = self._weigh(direction, direction)
         for sweep in range(1, MAX_SWEEPS + 1):
             if 0.5 * square <= TOLERANCE:
-                if sweep > 1:
-                    self._sweep(shape)
+                self.shape, self.mean, self.m, _ = at
                 return FitStatus.CONVERGED, sweep
-            fall = step - self._sweep(shape + direction)
-            length = square / self._weigh(direction, fall)
-            shape = shape + length * direction
-            step = step - length * fall
-            before, square = square, self._weigh(step, step)
-            direction = step + square / before * direction
+            probe = self._sweep(at[0] + direction)
+            length = square / self._weigh(direction, at[-1] - probe[-1])
+            # Everything is an affine function of the shape: what holds at the new one lies on the line through both.
+            at = tuple(a + length * (b - a) for a, b in zip(at, probe, strict=True))
+            before, square = square, self._weigh(at[-1], at[-1])
+            direction = at[-1] + square / before * direction
+        self.shape, self.mean, self.m, _ = at
         return FitStatus.SLOW, MAX_SWEEPS
 
     def _weigh(self, a: Array, b: Array) -> float:
         return float((self.weight * a) @ b)
 
-    def _sweep(self, shape: Array) -> Array:
-        """Everything else solved exactly at this shape; returns how far the shape itself would move then, [K]."""
-        self.shape = shape
-        pulled = np.einsum("wij,wj->wi", self.covariance, self._right_hand_side())
-        self.mean = self.pair_covariance @ (
-            (self.P * pulled).sum(axis=0) + self.hyper * self.old.centre[: self.size + 1]
-        )
-        self.m = pulled + np.einsum("wij,j->wi", self.covariance, self.P * self.mean)
-        return self._shape_step()
+    def _sweep(self, shape: Array) -> tuple[Array, ...]:
+        """Everything else solved exactly at this shape [K].
 
-    def _marginal_precision(self) -> Array:
-        """What each workload says of the pair's mean, its own deviation integrated out: P - P (M + P)^-1 P."""
-        precision: Array = np.diag(self.P) - self.P[:, None] * self.covariance * self.P
-        return precision
-
-    def _shape_step(self) -> Array:
-        info = self.info
-        rest = info.e1 - np.einsum("wkf,wf->wk", info.B, self.m[:, : self.size]) - info.c * self.m[:, self.size :]
-        centre = self.old.centre[self.size + 1 :]
-        pull = (self.tau * rest * self.gain).sum(axis=0) + centre / SHAPE_VARIANCE
+        Returns the shape, the pair's mean [F + 1], every workload's (slopes, level) [W, F + 1], and how far the shape
+        itself would move then [K].
+        """
+        pulled = _times(self.covariance, self.rest - self.tau * (shape @ self.design))
+        mean = self.pair_covariance @ (self.P * pulled.sum(axis=0) + self.hyper_pull)
+        m = pulled + self.lean @ mean
+        pull = self.shape_pull - self.tau * _times(self.design, m).sum(axis=0)
         # A common shift of shape is a shift of every level: the sum is held at 0 by a Lagrange multiplier.
-        multiplier = (pull / self.weight).sum() / (1.0 / self.weight).sum()
-        step: Array = (pull - multiplier) / self.weight - self.shape
-        return step
+        step: Array = (pull - self.share @ pull) / self.weight - shape
+        return shape, mean, m, step
 
     def finite(self) -> bool:
         return bool(np.all(np.isfinite(self.m)) and np.all(np.isfinite(self.shape)) and np.all(np.isfinite(self.mean)))
 
     def fit(self, status: FitStatus, sweeps: int) -> Fit:
         f = self.size
-        target = np.einsum("wij,wj->wi", self.M + np.diag(self.P), self.m)
-        self.m = solve_monotone(self.M + np.diag(self.P), target, self.m, f)
+        self.m = solve_monotone(self.H, _times(self.H, self.m), self.m, f)
         slopes, level = self.m[:, :f], self.m[:, f]
         info = self.info
         pull = self.tau * (self.shape + level[:, None])
-        intercepts = (info.e1 - np.einsum("wkf,wf->wk", info.B, slopes) + pull) * self.gain
+        intercepts = (info.e1 - _times(info.B, slopes) + pull) * self.gain
         slopes, intercepts = _servable(slopes, intercepts)
         spread = self._spread()
-        jacobian = np.concatenate([-info.B, np.full((*info.c.shape, 1), self.tau)], axis=2) * self.gain[:, :, None]
-        intercept_variance = self.gain + np.einsum("wki,wij,wkj->wk", jacobian, spread, jacobian)
-        hierarchy = self._update(intercepts, intercept_variance, spread)
+        pushed = self.design @ spread
+        eps_variance = self.gain + _inner(pushed, self.design)
+        # b = level + shape + eps: its variance is that of eps, of the level, and twice what they share.
+        intercept_variance = eps_variance + spread[:, f, f, None] - 2.0 * pushed[:, :, f]
+        hierarchy = self._update(intercepts, eps_variance)
         return Fit(
             slopes,
             intercepts,
-            np.sqrt(np.einsum("wii->wi", spread)[:, :f]),
+            np.sqrt(_diagonal(spread)[:, :f]),
             np.sqrt(intercept_variance + self._shape_variance()),
             hierarchy,
             status,
@@ -208,8 +205,7 @@ class _System:
 
     def _spread(self) -> Array:
         """Covariance [W, F + 1, F + 1] of each workload's (slopes, level), the pair's own uncertainty included."""
-        lean = self.covariance * self.P
-        spread: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+        spread: Array = self.covariance + self.lean @ self.pair_covariance @ self.lean.transpose(0, 2, 1)
         return spread
 
     def _shape_variance(self) -> Array:
@@ -225,21 +221,19 @@ class _System:
         return follows
 
     def _apart(self) -> Array:
-        """Covariance [W, F + 1, F + 1] of each workload's deviation from the pair's mean, for the EM step."""
-        lean = self.covariance * self.P - np.eye(self.size + 1)
-        apart: Array = self.covariance + np.einsum("wij,jk,wlk->wil", lean, self.pair_covariance, lean)
+        """Variance [W, F + 1] of each workload's deviation from the pair's mean, for the EM step."""
+        lean = self.lean - np.eye(self.size + 1)
+        apart: Array = _diagonal(self.covariance) + _inner(lean @ self.pair_covariance, lean)
         return apart
 
-    def _update(self, intercepts: Array, intercept_variance: Array, spread: Array) -> Hierarchy:
+    def _update(self, intercepts: Array, eps_variance: Array) -> Hierarchy:
         """One EM step of the variances, and the pair's new means."""
         seen = self.info.c.sum(axis=1) > 0.0
-        moved = (self.m - self.mean) ** 2 + np.einsum("wii->wi", self._apart())
+        moved = (self.m - self.mean) ** 2 + self._apart()
         f, w = self.size, float(seen.sum())
         prior = np.append(prior_slope_variance(f), LEVEL_VARIANCE)
         variance = (PRIOR_WORKLOADS * prior + moved[seen].sum(axis=0)) / (PRIOR_WORKLOADS + w)
         eps = intercepts - self.shape - self.m[:, f:]
-        lean = np.concatenate([-self.info.B, -self.info.c[:, :, None]], axis=2) * self.gain[:, :, None]
-        eps_variance = self.gain + np.einsum("wki,wij,wkj->wk", lean, spread, lean)
         each = (eps**2 + eps_variance)[seen].sum() / intercepts.shape[1]
         return replace(
             self.old,
@@ -250,6 +244,29 @@ class _System:
             level_variance=float(variance[f]),
             intercept_variance=float((PRIOR_WORKLOADS * INTERCEPT_VARIANCE + each) / (PRIOR_WORKLOADS + w)),
         )
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    """[W, I, J] and [W, J] -> [W, I], one small product for each workload; einsum would take thrice as long."""
+    product: Array = (matrix @ vector[:, :, None])[:, :, 0]
+    return product
+
+
+def _weighted(weights: Array, rows: Array) -> Array:
+    """[W, K] and [W, K, J] -> [W, J]: the sum of rows, weighted."""
+    total: Array = (weights[:, None, :] @ rows)[:, 0]
+    return total
+
+
+def _inner(a: Array, b: Array) -> Array:
+    """[W, I, J] twice -> [W, I]: the inner product of every row with its counterpart."""
+    product: Array = np.einsum("wij,wij->wi", a, b)
+    return product
+
+
+def _diagonal(matrices: Array) -> Array:
+    """[W, I, I] -> [W, I]."""
+    return np.diagonal(matrices, axis1=1, axis2=2)
 
 
 def _ascending(slopes: Array) -> Array:
