@@ -80,12 +80,8 @@ def main() -> None:
         lambda: refit(info, cold, basis), lambda: np.linalg.solve(Q, e), lambda: np.linalg.inv(Q)
     )
     print(f"W = 32, K = 15, F = 4: {len(e)} unknowns, {sweeps} sweeps")
-    print(
-        f"one refit, standard errors and variances included / dense solve   {ours / theirs:6.3f}   (1 / {theirs / ours:.1f})"
-    )
-    print(
-        f"one refit / dense inverse, which standard errors would need       {ours / inverse:6.3f}   (1 / {inverse / ours:.1f})"
-    )
+    for name, other in (("dense solve", theirs), ("dense inverse, which standard errors would need", inverse)):
+        print(f"one refit with errors and variances / {name:46s} {ours / other:6.3f}   (1 / {other / ours:.1f})")
     base = refit_seconds(16, 8, basis)
     for name, sizes in (("W", [(16 * n, 8) for n in (2, 4, 8)]), ("K", [(16, 8 * n) for n in (2, 4, 8)])):
         grown = [refit_seconds(w, k, basis) / base for w, k in sizes]

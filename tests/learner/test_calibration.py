@@ -13,6 +13,7 @@ from accord.learner.basis import Array, SplineBasis, sigmoid
 from accord.learner.calibration import (
     ECE_BINS,
     Cells,
+    accepted_per_step,
     auc,
     metrics,
     positions,
@@ -23,7 +24,7 @@ from accord.learner.calibration import (
 from accord.learner.coefficients import Coefficients
 from accord.learner.evaluate.metrics import Metrics
 from accord.learner.evaluate.synthetic import Source, synthetic
-from accord.learner.sketch import BINS, SURVIVAL_BINS, feature_bin
+from accord.learner.sketch import BINS, SURVIVAL_BINS, Sketch, feature_bin
 
 
 def labels_of(seed: int, k: int, count: int) -> tuple[Array, np.ndarray, Array]:
@@ -142,6 +143,24 @@ def test_survival_diagram_sums_positions() -> None:
         "predicted": pytest.approx(0.17),
         "realised": pytest.approx(0.15),
     }
+
+
+def test_accepted_drafts_of_a_step_are_predicted_and_counted() -> None:
+    """Expected and realised drafts of a step are the sums over its verified positions; without any there are none."""
+    rng, k, rows = np.random.default_rng(1), 3, 200
+    sketch, slots = Sketch.zeros(1, k), np.zeros(rows, dtype=np.intp)
+    survival = np.cumprod(rng.random((rows, k)), axis=1)
+    admitted, drawn = rng.integers(0, k + 1, rows), rng.integers(0, k + 1, rows)
+    accepted = np.minimum(admitted, drawn)
+    verified = np.arange(k) < admitted[:, None]
+    labelled = verified & (np.arange(k) <= accepted[:, None])
+    sketch.observe(slots, np.zeros((rows, k)), survival, accepted, labelled, verified)
+    found, blocks = accepted_per_step(sketch.survival[0]), np.count_nonzero(admitted)
+    assert found["blocks"] == blocks
+    assert found["expected"] == pytest.approx(survival[verified].sum() / blocks)
+    assert found["realised"] == pytest.approx(accepted.sum() / blocks)
+    nothing = accepted_per_step(np.zeros((k, SURVIVAL_BINS, 3)))
+    assert nothing == {"blocks": 0.0, "expected": None, "realised": None}
 
 
 def test_log_loss_is_least_at_the_truth() -> None:

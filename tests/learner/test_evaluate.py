@@ -197,7 +197,8 @@ def test_the_json_document_has_the_promised_shape(tmp_path: Path) -> None:
     trace.save(tmp_path / "trace.npz")
     result = _invoke("--trace", str(tmp_path / "trace.npz"), "--json")
     document = json.loads(result.stdout)
-    assert list(document) == ["pair", "overall", "workloads", "coefficients"]
+    assert list(document)[:4] == ["pair", "overall", "workloads", "coefficients"]
+    assert set(document) == {*list(document)[:4], "classes", "accepted_per_step", "features"}
     assert document["pair"] == trace.pair.to_dict()
     assert set(document["overall"]) == set(document["coefficients"]) == set(PREDICTORS)
     assert set(document["overall"]["accord"]) == {*METRICS, "labels", "workload_ece"}
@@ -205,6 +206,9 @@ def test_the_json_document_has_the_promised_shape(tmp_path: Path) -> None:
     assert set(document["workloads"][KEYS[0]]) == {"labels", *PREDICTORS}
     assert set(document["workloads"][KEYS[0]]["vllm"]) == set(METRICS)
     assert sum(row["labels"] for row in document["workloads"].values()) == trace.labels
+    assert document["classes"] == {key.split(":")[1]: row for key, row in document["workloads"].items()}
+    assert document["features"] == ["qmax"]
+    assert set(document["accepted_per_step"]["expected"]) == set(PREDICTORS)
     row = document["coefficients"]["accord"][KEYS[1]]
     assert (len(row["slopes"]), len(row["intercepts"])) == (4, 4)
     assert list(document["coefficients"]["vllm"]) == ["default:sampled"]
@@ -236,6 +240,9 @@ def test_knots_and_predictors_can_be_chosen(tmp_path: Path) -> None:
         (("--predictors", ""), "predictors = ''"),
         (("--knots", "2,1"), "knots = "),
         (("--trace", "missing.npz"), "trace = 'missing.npz'"),
+        (("--by", "label"), "by = 'label'"),
+        (("--features", "entropy"), "features = 'entropy'"),
+        (("--features", "qmax,entropy"), "features = 'entropy': the trace has none"),
     ],
 )
 def test_bad_options_are_invalid_values(arguments: tuple[str, ...], expected: str) -> None:

@@ -100,6 +100,19 @@ def survival_reliability(survival: Array) -> list[dict[str, float]]:
     return _bins(count, predicted, survived, name="positions", outcome="realised")
 
 
+def accepted_per_step(survival: Array) -> dict[str, float | None]:
+    """What the scheduler bought: accepted drafts of a request in a step, predicted and realised.
+
+    From the survival sketch [K, 20, 3], over verified drafts only: their predicted survival summed, and how many
+    survived, each divided by the blocks of which at least one draft was verified. The ratio of the two is 1 when the
+    survivals that the scheduler sums are right on average.
+    """
+    blocks, (_, predicted, survived) = survival[0, :, 0].sum(), survival.sum(axis=(0, 1))
+    if not blocks > 0.0:
+        return {"blocks": 0.0, "expected": None, "realised": None}
+    return {"blocks": float(blocks), "expected": float(predicted / blocks), "realised": float(survived / blocks)}
+
+
 def positions(acceptance: Array, cells: Cells) -> list[dict[str, float | None]]:
     """For each draft position labels, accepted share and mean prediction."""
     k = acceptance.shape[0]
@@ -126,6 +139,7 @@ def report(acceptance: Array, survival: Array, row: Coefficients, basis: SplineB
         **metrics(cells),
         "reliability": reliability(cells),
         "survival": survival_reliability(survival),
+        "accepted_per_step": accepted_per_step(survival),
         "positions": positions(acceptance, cells),
     }
 

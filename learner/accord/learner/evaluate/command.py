@@ -11,12 +11,14 @@ from rich.console import Console
 
 from ..basis import DEFAULT_KNOTS, check_knots
 from ..errors import InvalidValue
-from .predictors import PREDICTORS
+from .entropy import ENTROPY, Entropy
+from .predictors import PREDICTORS, Predictor
 from .prequential import evaluate_trace
-from .report import tables
+from .report import GROUPINGS, tables
 from .trace import Trace
 
 _ALL = ",".join(PREDICTORS)
+_FEATURES = ("qmax", "entropy")
 _KNOTS = ",".join(f"{t:g}" for t in DEFAULT_KNOTS)
 
 
@@ -25,17 +27,26 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     predictors: Annotated[str, typer.Option(help="Which predictors, separated by commas.")] = _ALL,
     knots: Annotated[str, typer.Option(help="Knots of the spline, separated by commas; empty for a line.")] = _KNOTS,
+    features: Annotated[
+        str, typer.Option(help="qmax, or qmax,entropy: adds accord with the entropy as second feature.")
+    ] = _FEATURES[0],
+    by: Annotated[str, typer.Option(help="Rows of the table: workload, or class (of temperature).")] = GROUPINGS[0],
     positions: Annotated[bool, typer.Option("--positions", help="Add a table per draft position.")] = False,
 ) -> None:
     """Replays a recorded trace offline and compares predictors on labels they have not seen."""
-    names, chosen = _names(predictors), check_knots(knots)
+    names, chosen, used = _names(predictors), check_knots(knots), _features(features)
+    if by not in GROUPINGS:
+        raise InvalidValue("by", by, f"must be among {', '.join(GROUPINGS)}")
     recorded = Trace.bundled() if trace is None else Trace.load(trace)
-    evaluation = evaluate_trace(recorded, {name: PREDICTORS[name](recorded, chosen) for name in names})
+    judged: dict[str, Predictor] = {name: PREDICTORS[name](recorded, chosen) for name in names}
+    if "entropy" in used:
+        judged[ENTROPY] = Entropy(recorded, chosen)
+    evaluation = evaluate_trace(recorded, judged)
     if as_json:
-        typer.echo(json.dumps(evaluation.to_dict(), allow_nan=False))
+        typer.echo(json.dumps(evaluation.to_dict() | {"features": used}, allow_nan=False))
         return
     console = Console()
-    for table in tables(evaluation, positions=positions):
+    for table in tables(evaluation, positions=positions, by=by):
         console.print(table)
 
 
@@ -44,4 +55,11 @@ def _names(text: str) -> list[str]:
     for name in names or [text]:
         if name not in PREDICTORS:
             raise InvalidValue("predictors", name, f"must be among {_ALL}")
+    return names
+
+
+def _features(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if names not in ([_FEATURES[0]], list(_FEATURES)):
+        raise InvalidValue("features", text, f"must be {_FEATURES[0]} or {','.join(_FEATURES)}")
     return names

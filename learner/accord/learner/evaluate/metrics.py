@@ -99,6 +99,11 @@ def workload_ece(parts: list[Metrics]) -> float:
     return sum(part.ece * part.labels for part in parts if part.labels) / labels if labels else float("nan")
 
 
+def accepted_per_step(p: Array) -> float:
+    """Accepted drafts that probabilities [N, K] expect of a request in a step: the mean of the summed survival."""
+    return float(np.cumprod(p, axis=1).sum(axis=1).mean())
+
+
 def by_position(p: Array, y: Mask, labelled: Mask) -> list[Metrics]:
     """Metrics of every draft position; all arrays [N, K]."""
     return [Metrics.of(p[m, k], y[m, k]) for k, m in enumerate(labelled.T)]

@@ -47,6 +47,18 @@ class Predictor(Protocol):
         ...
 
 
+class Fit(Protocol):
+    """What learns from the summaries of an engine."""
+
+    def fold(self, summary: RoundSummary) -> None:
+        """Adds one summary and refits."""
+        ...
+
+    def table(self, version: int) -> CoefficientTable:
+        """The coefficients learnt so far, under that version."""
+        ...
+
+
 class Vllm:
     """vLLM's published rule: pooled, one slope, a damped Newton step every 100 steps (`VllmRule`)."""
 
@@ -104,6 +116,7 @@ class Accord:
         knots: of the spline basis.
         pooled: one key for all traffic instead of one per workload.
         request_effect: whether predictions include the effect of each request.
+        fit: makes the learner from pair, K and knots.
     """
 
     def __init__(
@@ -113,13 +126,14 @@ class Accord:
         *,
         pooled: bool = False,
         request_effect: bool = True,
+        fit: Callable[[str, int, tuple[float, ...]], Fit] = LocalFit,
     ) -> None:
         self._keys = (POOLED_KEY,) if pooled else trace.workloads
         self._pooled, self._request_effect = pooled, request_effect
         self._pair, self._k, self._knots = trace.pair.id, trace.k, knots
         requests = int(np.unique(trace.request).size)
         self._accumulator = Accumulator(trace.k, SplineBasis(knots), len(self._keys), requests)
-        self._fit = LocalFit(self._pair, trace.k, knots)
+        self._fit = fit(self._pair, trace.k, knots)
         self._table = CoefficientTable.cold(self._pair, trace.k, knots)
         self._rounds = self._steps = 0
 

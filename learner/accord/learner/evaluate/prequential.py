@@ -10,7 +10,8 @@ import numpy as np
 
 from ..basis import Array
 from ..errors import InvalidValue
-from .metrics import Metrics, by_position, workload_ece
+from ..workload import WorkloadKey
+from .metrics import Mask, Metrics, accepted_per_step, by_position, workload_ece
 from .predictors import Line, Predictor
 from .trace import Trace
 
@@ -36,14 +37,19 @@ class Evaluation:
         trace: the trace replayed.
         overall: metrics of each predictor over all labels.
         workloads: metrics by workload key (those with labels), then predictor.
+        classes: the same by temperature class, over all labels of its workloads.
         positions: metrics of each predictor by draft position.
+        expected: accepted drafts that each predictor expected, per request and step; realised: what there were.
         coefficients: slopes and intercepts at the end, by predictor, then workload key.
     """
 
     trace: Trace
     overall: dict[str, Metrics]
     workloads: dict[str, dict[str, Metrics]]
+    classes: dict[str, dict[str, Metrics]]
     positions: dict[str, list[Metrics]]
+    expected: dict[str, float]
+    realised: float
     coefficients: dict[str, dict[str, Line]]
 
     def workload_ece(self, predictor: str) -> float:
@@ -58,17 +64,13 @@ class Evaluation:
                 name: {"labels": m.labels, **m.to_dict(), "workload_ece": self.workload_ece(name)}
                 for name, m in self.overall.items()
             },
-            "workloads": {
-                key: {
-                    "labels": next(iter(row.values())).labels,
-                    **{name: m.to_dict() for name, m in row.items()},
-                }
-                for key, row in self.workloads.items()
-            },
+            "workloads": _by_group(self.workloads),
             "coefficients": {
                 name: {key: {"slopes": s.tolist(), "intercepts": b.tolist()} for key, (s, b) in rows.items()}
                 for name, rows in self.coefficients.items()
             },
+            "classes": _by_group(self.classes),
+            "accepted_per_step": {"realised": self.realised, "expected": self.expected},
         }
 
 
@@ -84,16 +86,37 @@ def evaluate_trace(trace: Trace, predictors: Mapping[str, Predictor]) -> Evaluat
         raise InvalidValue("features", trace.features.shape, "the trace has no rows")
     predictions = replay(trace, predictors)
     labelled, y = trace.labelled, trace.y
-    of_workload = {
-        trace.workloads[slot]: labelled & (trace.workload == slot)[:, None] for slot in np.unique(trace.workload)
-    }
+    workloads, classes = _groups(trace)
     return Evaluation(
         trace=trace,
         overall={name: Metrics.of(p[labelled], y[labelled]) for name, p in predictions.items()},
-        workloads={
-            key: {name: Metrics.of(p[mask], y[mask]) for name, p in predictions.items()}
-            for key, mask in of_workload.items()
-        },
+        workloads=_judge(trace, workloads, predictions),
+        classes=_judge(trace, classes, predictions),
         positions={name: by_position(p, y, labelled) for name, p in predictions.items()},
+        expected={name: accepted_per_step(p) for name, p in predictions.items()},
+        realised=float(trace.accepted.mean()),
         coefficients={name: predictor.coefficients() for name, predictor in predictors.items()},
     )
+
+
+def _groups(trace: Trace) -> tuple[dict[str, Mask], dict[str, Mask]]:
+    """The rows [N] of each workload, and of each temperature class, that occurs."""
+    workloads = {trace.workloads[slot]: trace.workload == slot for slot in np.unique(trace.workload)}
+    classes: dict[str, Mask] = {}
+    for key, rows in workloads.items():
+        name = WorkloadKey.parse(key).temperature_class.value
+        classes[name] = classes.get(name, False) | rows
+    return workloads, classes
+
+
+def _judge(trace: Trace, groups: Mapping[str, Mask], predictions: Mapping[str, Array]) -> dict[str, dict[str, Metrics]]:
+    labelled, y = trace.labelled, trace.y
+    masks = {key: labelled & rows[:, None] for key, rows in groups.items()}
+    return {key: {name: Metrics.of(p[mask], y[mask]) for name, p in predictions.items()} for key, mask in masks.items()}
+
+
+def _by_group(groups: Mapping[str, Mapping[str, Metrics]]) -> dict[str, Any]:
+    return {
+        key: {"labels": next(iter(row.values())).labels, **{name: m.to_dict() for name, m in row.items()}}
+        for key, row in groups.items()
+    }

@@ -11,16 +11,27 @@ from rich.table import Table
 from .metrics import METRICS, Metrics
 from .prequential import Evaluation
 
+GROUPINGS = ("workload", "class")
 HEADERS = {"log_loss": "log-loss", "ece": "ECE", "auc": "AUC", "brier": "Brier"}
 
 
-def tables(evaluation: Evaluation, *, positions: bool = False) -> Iterator[Table]:
-    """The table per workload and overall, and, if asked for, one per draft position; 80 columns hold them."""
+def tables(evaluation: Evaluation, *, positions: bool = False, by: str = "workload") -> Iterator[Table]:
+    """The table per workload (or class) and overall, and, if asked for, one per draft position; 80 columns hold them.
+
+    Args:
+        evaluation: what to show.
+        positions: whether to add the table by draft position.
+        by: one of `GROUPINGS`.
+    """
     trace = evaluation.trace
     spread = ", ".join(f"{name} {_number(evaluation.workload_ece(name))}" for name in evaluation.overall)
-    table = _table(f"{trace.pair.target} + {trace.pair.draft} ({trace.pair.method}, K = {trace.k})", "workload")
-    table.caption = f"label-weighted mean of the workloads' ECE: {spread}"
-    for key, row in evaluation.workloads.items():
+    table = _table(f"{trace.pair.target} + {trace.pair.draft} ({trace.pair.method}, K = {trace.k})", by)
+    expected = ", ".join(f"{name} {_number(value)}" for name, value in evaluation.expected.items())
+    table.caption = (
+        f"label-weighted mean of the workloads' ECE: {spread}\n"
+        f"accepted drafts per request and step: {_number(evaluation.realised)}; expected by {expected}"
+    )
+    for key, row in (evaluation.classes if by == "class" else evaluation.workloads).items():
         _section(table, key, row.items())
     _section(table, "overall", evaluation.overall.items())
     yield table
