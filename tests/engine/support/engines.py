@@ -70,7 +70,11 @@ def engine(
         try:
             yield llm
         finally:
-            llm.llm_engine.engine_core.shutdown()
+            core = llm.llm_engine.engine_core
+            core.shutdown()
+            if separate:
+                # vLLM leaves it to the garbage collector, which warns.
+                core.ctx.destroy(linger=0)
 
 
 def params(

@@ -132,7 +132,7 @@ class Session:
             self._boundary()
             self.boundary_s = max(self.boundary_s, time.perf_counter() - began)
 
-    def close(self, wait_s: float = 1.0) -> None:
+    def close(self, wait_s: float = 0.5) -> None:
         """Hands over the open round and ends the agent. For a shutdown: it waits."""
         agent, self.agent = self.agent, None
         if agent is None:
@@ -143,7 +143,7 @@ class Session:
         while self._pending and time.monotonic() < end:
             self._guarded("collect", lambda: self._collect(agent))
             time.sleep(0.001)
-        agent.stop(2.0 * wait_s)
+        agent.stop(4.0 * wait_s)
 
     def status(self) -> dict[str, Any]:
         """Plain values for the heartbeat, from any thread: what is iterated over is replaced and never changed."""
