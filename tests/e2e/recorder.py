@@ -1,36 +1,38 @@
-"""Writes down a stream while a learner trims it."""
+"""What ever stood in a stream, also after a learner trimmed it: read from the server's append-only file."""
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 from accord.learner.pair_learner import Entry
-from accord.learner.store import Store, connect
+from accord.learner.store import PairKeys
+
+NO_REWRITE = ("--auto-aof-rewrite-percentage", "0")
+"""Server options that keep every command in the file."""
 
 
-class Recorder:
-    """Reads every entry of a pair's stream before the learner, which waits for a tick to close, can have trimmed it."""
+def recorded(data_dir: Path, pair_id: str) -> list[Entry]:
+    """Every entry that was ever added to a pair's stream, in order, with the id that the server gave it."""
+    key = PairKeys(pair_id).rounds.encode()
+    paths = sorted((data_dir / "appendonlydir").glob("*.incr.aof"))
+    commands = (command for path in paths for command in _commands(path.read_bytes()))
+    # XADD key [options] id field value: what is kept names the id that `*` became.
+    return [(c[-3].decode(), c[-1]) for c in commands if c[0].upper() == b"XADD" and c[1] == key]
 
-    def __init__(self, url: str, pair_id: str) -> None:
-        self.entries: list[Entry] = []
-        self._pair_id = pair_id
-        self._store = Store(connect(url, role="recorder"))
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="recorder")
-        self._thread.start()
 
-    def close(self) -> list[Entry]:
-        """Ends the recording and returns it."""
-        self._over.set()
-        self._thread.join()
-        self._store.close()
-        return self.entries
-
-    def _run(self) -> None:
-        while True:
-            over = self._over.is_set()
-            last = self.entries[-1][0] if self.entries else "0-0"
-            self.entries += self._store.read(self._pair_id, last, 10_000)
-            if over:
-                return
-            self._over.wait(0.02)
+def _commands(data: bytes) -> Iterator[list[bytes]]:
+    """The commands of an append-only file, in the wire's own format: *count, then $length and bytes for each part."""
+    at = 0
+    while at < len(data):
+        line = data.index(b"\r\n", at)
+        head, at = data[at:line], line + 2
+        if not head.startswith(b"*"):
+            continue
+        parts = []
+        for _ in range(int(head[1:])):
+            line = data.index(b"\r\n", at)
+            length, at = int(data[at + 1 : line]), line + 2
+            parts.append(data[at : at + length])
+            at += length + 2
+        yield parts

@@ -20,9 +20,9 @@ from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.evaluate.trace import Trace
 from accord.learner.state_codec import decode_learnt
-from accord.learner.store import Store
+from accord.learner.store import Store, connect
 
-from .recorder import Recorder
+from .recorder import NO_REWRITE, recorded
 from .stream import uninterrupted
 
 ENGINES = 3
@@ -61,41 +61,24 @@ def disturb(proxy: TcpProxy, learner: Child, over: threading.Event, rng: random.
 
 
 @pytest.mark.parametrize("queue_rounds", [10_000, 4], ids=["nothing merged", "merged"])
-def test_engines_cut_off_at_random_lose_nothing_and_teach_nothing_twice(
-    server: EmbeddedServer, store: Store, tmp_path: Path, queue_rounds: int
-) -> None:
+def test_engines_cut_off_at_random_lose_nothing_and_teach_nothing_twice(tmp_path: Path, queue_rounds: int) -> None:
     """Every label is learnt once, and the state is an uninterrupted learner's on the same stream, to the bit."""
     trace = Trace.bundled()
-    store.register(trace.pair, (0.0, 2.0, 4.0))
-    recorder = Recorder(server.url, trace.pair.id)
-    environment = {"ACCORD_REDIS_URL": server.url, "ACCORD_LEARNER_LEASE_MS": "300"}
-    learner = Child("learner", [sys.executable, "-m", "accord.learner"], tmp_path / "log", environment=environment)
-    over = threading.Event()
-    with TcpProxy("127.0.0.1", server.port) as proxy:
+    with (
+        EmbeddedServer(tmp_path / "store", options=NO_REWRITE) as server,
+        TcpProxy("127.0.0.1", server.port) as proxy,
+        Store(connect(server.url)) as store,
+    ):
+        environment = {"ACCORD_REDIS_URL": server.url, "ACCORD_LEARNER_LEASE_MS": "300"}
+        learner = Child("learner", [sys.executable, "-m", "accord.learner"], tmp_path / "log", environment=environment)
         running = engines(trace, proxy.url, queue_rounds)
-        learner.start()
-        trouble = threading.Thread(target=disturb, args=(proxy, learner, over, random.Random(SEED)))
-        trouble.start()
-        threads = [threading.Thread(target=player.run, args=(STEPS,)) for _, player in running]
-        try:
-            for agent, _ in running:
-                agent.start()
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        finally:
-            over.set()
-            trouble.join()
-        for agent, player in running:
-            player.close()
-            assert agent.stop(30.0)
-    entries = recorder.close()
-    wait_until_learnt(store, trace.pair.id, entries[-1][0])
-    learner.stop()
+        replay(running, proxy, learner)
+        entries = recorded(server.data_dir, trace.pair.id)
+        wait_until_learnt(store, trace.pair.id, entries[-1][0])
+        learner.stop()
+        stored = store.load(trace.pair.id)
 
     statuses = [agent.status() for agent, _ in running]
-    stored = store.load(trace.pair.id)
     expected = uninterrupted(trace, entries)
     assert stored.body == expected.body
     assert stored.sequences == expected.sequences
@@ -107,6 +90,28 @@ def test_engines_cut_off_at_random_lose_nothing_and_teach_nothing_twice(
     assert set(counters.refused) <= {"duplicate"}
     merged = sum(status["rounds"]["merged"] for status in statuses)
     assert (merged > 0) == (queue_rounds == 4)
+
+
+def replay(running: list[tuple[Agent, ReplayEngine]], proxy: TcpProxy, learner: Child) -> None:
+    """Runs the engines through all the trouble, until everything that they learnt has landed."""
+    over = threading.Event()
+    learner.start()
+    trouble = threading.Thread(target=disturb, args=(proxy, learner, over, random.Random(SEED)))
+    trouble.start()
+    threads = [threading.Thread(target=player.run, args=(STEPS,)) for _, player in running]
+    try:
+        for agent, _ in running:
+            agent.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        over.set()
+        trouble.join()
+    for agent, player in running:
+        player.close()
+        assert agent.stop(30.0)
 
 
 def wait_until_learnt(store: Store, pair_id: str, last_id: str) -> None:
