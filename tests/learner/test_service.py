@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.learner.strategies import KEYS, Engine
 
+from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.errors import InvalidValue, Refusal
 from accord.learner.pair import DraftSampling, Method, Pair
@@ -236,3 +238,52 @@ def test_connect_is_used_as_learner(server: EmbeddedServer) -> None:
     """A service that is given a store uses that one."""
     with Store(connect(server.url, role="test")) as given:
         assert LearnerService(LearnerSettings(redis_url="redis://127.0.0.1:1/0"), given).store is given
+
+
+def test_a_pair_that_cannot_be_learnt_is_set_aside(
+    server: EmbeddedServer, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unforeseen fault in one pair's arithmetic is logged, its stream stays, and the other pairs are learnt."""
+    bad = Pair("org/Bad", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, 3)
+    for item in (pair(), bad):
+        store.register(item, KNOTS)
+        store.append(item.id, encode(Engine(1, pair=item.id).round(5)), entry_id="1000-0")
+    advance = PairLearner.advance
+
+    def fails(self: PairLearner, entries: list[Entry], closed: int) -> object:
+        if self.learnt.state.pair == bad.id:
+            raise ZeroDivisionError
+        return advance(self, entries, closed)
+
+    monkeypatch.setattr(PairLearner, "advance", fails)
+    service = LearnerService(LearnerSettings(redis_url=server.url), Store(connect(server.url)))
+    with caplog.at_level(logging.ERROR):
+        service.cycle()
+        service.cycle()
+    assert store.load(PAIR_ID).watermark == "1000-0"
+    assert store.backlog(bad.id, "0-0")[0] == 1
+    assert list(service.membership.owners) == [PAIR_ID]
+    assert store.lease_holder(bad.id) is None
+    assert f"cannot learn {bad.id}" in caplog.text
+    service.membership.leave()
+    service.store.close()
+
+
+def test_ids_in_the_future_are_brought_back(server: EmbeddedServer, store: Store) -> None:
+    """An entry with an id of the year 2100 holds up nothing: it and all that came behind are learnt, in order."""
+    store.register(pair(), KNOTS)
+    engine = Engine(1, pair=PAIR_ID)
+    first, *others = [engine.round(5) for _ in range(5)]
+    store.append(PAIR_ID, encode(first), entry_id="1000-0")
+    store.append(PAIR_ID, encode(others[0]), entry_id="4102444800000-0")
+    for summary in others[1:]:
+        assert int(store.append(PAIR_ID, encode(summary)).partition("-")[0]) == 4102444800000
+    service = LearnerService(LearnerSettings(redis_url=server.url), Store(connect(server.url)))
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline and Counters.decode(store.load(PAIR_ID).counters).rounds < 5:
+        time.sleep(service.cycle())
+    counters = Counters.decode(store.load(PAIR_ID).counters)
+    assert (counters.rounds, counters.rounds_missing, counters.refused) == (5, 0, {})
+    assert int(store.load(PAIR_ID).watermark.partition("-")[0]) <= store.clock_ms(PAIR_ID)
+    service.membership.leave()
+    service.store.close()

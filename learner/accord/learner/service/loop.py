@@ -92,6 +92,10 @@ class LearnerService:
                 raise
             except StoreError as error:
                 self.membership.drop(pair_id, f"the store refused: {error}")
+            except Exception:
+                # One pair that cannot be learnt must not end the others; its stream and state stay as they are.
+                log.exception("cannot learn %s", pair_id)
+                self.membership.set_aside(pair_id)
             backlog = backlog or len(entries[pair_id]) >= self.settings.read_count
         if backlog:
             return 0.0

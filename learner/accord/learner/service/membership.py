@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 
 from ..errors import AccordError
 from ..store import PairRecord, Store
@@ -11,6 +12,9 @@ from .owner import PairOwner
 from .settings import LearnerSettings
 
 log = logging.getLogger(__name__)
+
+ASIDE_S = 30.0
+"""How long a learner leaves a pair alone on which it failed."""
 
 
 class Membership:
@@ -27,6 +31,7 @@ class Membership:
         self.store, self.settings = store, settings
         self.owners: dict[str, PairOwner] = {}
         self._broken: dict[str, str] = {}
+        self._aside: dict[str, float] = {}
 
     def rebalance(self) -> None:
         """Announces this learner, renews its leases, and takes or gives back pairs."""
@@ -39,15 +44,23 @@ class Membership:
         share = math.ceil(len(records) / max(len(self.store.learners()), 1))
         for pair_id in list(self.owners)[share:]:
             self.give_back(pair_id)
+        now = time.monotonic()
         for pair_id in sorted(set(records) - set(self.owners)):
             if len(self.owners) >= share:
                 break
+            if now < self._aside.get(pair_id, now):
+                continue
             self._take(records[pair_id])
 
     def drop(self, pair_id: str, why: str) -> None:
         """Forgets a pair whose lease is lost, or whose last commit is unknown."""
         if self.owners.pop(pair_id, None) is not None:
             log.warning("dropped %s: %s", pair_id, why)
+
+    def set_aside(self, pair_id: str) -> None:
+        """Gives back a pair that could not be learnt, and leaves it alone for a while."""
+        self._aside[pair_id] = time.monotonic() + ASIDE_S
+        self.give_back(pair_id)
 
     def drop_all(self, why: str) -> None:
         """Forgets every pair: what is in memory may be ahead of the store."""

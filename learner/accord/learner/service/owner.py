@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from ..counters import Counters
 from ..errors import AccordError
 from ..pair_learner import TICK_MS, Entry, PairLearner, tick_of
 from ..sequences import Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
-from ..store import Commit, Lease, PairRecord, Publication, Store
+from ..store import Commit, Lease, PairRecord, Publication, Store, stream_id
+
+log = logging.getLogger(__name__)
+
+AHEAD_MS = 5_000
+"""An id this far ahead of the store's clock was not given by it."""
 
 
 class StateMismatchError(AccordError):
@@ -56,6 +63,7 @@ class PairOwner:
             FenceLostError, WatermarkMovedError, VersionError: somebody else owns the pair now; drop this owner.
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
+        self._keep_to_the_present(entries, clock_ms)
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
         published = self.learner.advance(whole, closed)
@@ -78,6 +86,14 @@ class PairOwner:
             ),
         )
         return len(published)
+
+    def _keep_to_the_present(self, entries: list[Entry], clock_ms: int) -> None:
+        """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
+        limit_ms = clock_ms + AHEAD_MS
+        if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
+            moved = self.store.bring_back(self.lease, limit_ms)
+            if moved:
+                log.warning("%s: %d entries had ids in the future and were given ids of now", self.pair_id, moved)
 
     def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:
         """The entries of ticks that are over and were read whole, and the tick before which nothing is unread."""

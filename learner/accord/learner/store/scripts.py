@@ -135,3 +135,20 @@ then for each publication: version, table, etag, published_ms, history entry
 -> {'ok', watermark} when applied; {'already', watermark} when the last commit was this very one (a retry);
 or, with nothing written, {'fence', why}, {'watermark', the stored one}, {'version', which after which}.
 """
+
+BRING_BACK = """
+local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
+if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
+if #redis.call('XRANGE', KEYS[2], '-', '(' .. ARGV[3] .. '-0', 'COUNT', 1) > 0 then return 0 end
+local ahead = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', ARGV[4])
+if #ahead == 0 then return 0 end
+redis.call('DEL', KEYS[2])
+for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], '*', unpack(entry[2])) end
+return #ahead
+"""
+"""KEYS lease, rounds | ARGV owner, fence, limit ms, most entries -> how many entries were brought back to the present.
+
+For a stream whose newest ids lie in the future: Redis gives every later entry an id behind them. Once nothing below the
+limit is left, the stream is made anew with the same entries in the same order and ids of now. A repeated call finds
+none to move.
+"""

@@ -35,6 +35,9 @@ from .registry import Registry
 MAX_ENTRIES = 200_000
 """About how many summaries a pair's stream may hold when no learner trims it."""
 
+AHEAD_ENTRIES = 5_000
+"""How many entries with ids in the future are kept."""
+
 MAX_HISTORY = 10_000
 """About how many publications of a pair are kept."""
 
@@ -127,6 +130,16 @@ class Store(Registry, Leases):
         if not oldest:
             return 0, None
         return int(length), stream_id("entry", oldest[0][0].decode())[0]
+
+    @translated()
+    def bring_back(self, lease: Lease, limit_ms: int) -> int:
+        """Gives entries whose ids lie at or behind `limit_ms` ids of now, in order; how many that were.
+
+        Nothing happens while older entries wait, or when the lease has passed on. At most AHEAD_ENTRIES are kept.
+        """
+        keys = PairKeys(lease.pair_id)
+        args: list[Argument] = [lease.owner, lease.fence, whole("limit_ms", limit_ms, 1), AHEAD_ENTRIES]
+        return int(self._run(scripts.BRING_BACK, [keys.lease, keys.rounds], args))
 
     @translated()
     def load(self, pair_id: str) -> StoredState:
