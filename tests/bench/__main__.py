@@ -1,14 +1,18 @@
-"""`make bench`: every benchmark, one after the other."""
+"""`make bench`: every benchmark, one after the other; `python -m tests.bench NAME [OPTIONS]` runs one."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 
-BENCHES = ("latency", "refit_ratio")
+BENCHES = ("latency", "refit_ratio", "peers")
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or BENCHES:
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    options = sys.argv[1 + len(names) :]
+    for name in names or BENCHES:
         print(f"== {name}")
-        importlib.import_module(f"tests.bench.{name}").main()
+        main = importlib.import_module(f"tests.bench.{name}").main
+        main(options) if options else main()
         print()
