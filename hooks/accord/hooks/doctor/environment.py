@@ -30,6 +30,8 @@ KNOWN = {
 """What an engine reads. The other processes have variables of their own, under the two prefixes below."""
 
 OTHERS = ("ACCORD_API_", "ACCORD_LEARNER_")
+SHORTEST_SECRET = 4
+
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+|\[?::1\]?)?")
 
 
@@ -68,7 +70,8 @@ def secrets_of(environ: Mapping[str, str]) -> list[str]:
     except ValueError:
         query = url.partition("?")[2]
     found += [value for name, value in parse_qsl(query) if "password" in name]
-    return sorted({text for secret in found for text in (secret, unquote(secret)) if text})
+    # Anything shorter is a part of half the words here; the URLs are shown without it in any case.
+    return sorted({text for secret in found for text in (secret, unquote(secret)) if len(text) >= SHORTEST_SECRET})
 
 
 def is_local(url: str) -> bool:

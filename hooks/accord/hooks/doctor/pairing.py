@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from accord.learner.errors import InvalidValue
-from accord.learner.pair import Method
+from accord.learner.pair import DraftSampling, Method
 
 from ..vllm.identity import pair_of
 from ..vllm.notice import IncompatibleError
@@ -104,7 +104,9 @@ def check_pair(facts: Facts, asked: Asked) -> Iterator[Check]:
 
 def _as_vllm(model: str, config: Mapping[str, Any]) -> Any:
     """As much of vLLM's configuration as the plugin reads, with the method found as vLLM finds it."""
-    draft = config.get("model")
+    draft, sampling = config.get("model"), config.get("draft_sample_method")
+    if sampling is not None and sampling not in set(DraftSampling):
+        raise InvalidValue("draft_sampling", sampling, f"must be one of {', '.join(DraftSampling)}")
     method = _method(config.get("method"), str(draft or ""))
     if draft is None and method != Method.MTP and method in (Method.EAGLE, Method.EAGLE3, Method.DRAFT_MODEL):
         raise InvalidValue("model", None, f"method {method} needs a draft model")
@@ -114,7 +116,7 @@ def _as_vllm(model: str, config: Mapping[str, Any]) -> Any:
             method=method,
             model=draft,
             draft_model_config=None,
-            draft_sample_method=config.get("draft_sample_method"),
+            draft_sample_method=sampling,
             num_speculative_tokens=config["num_speculative_tokens"],
         ),
     )
