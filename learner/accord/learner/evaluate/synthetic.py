@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,25 @@ class Synthetic:
 
     trace: Trace
     log_odds: Array
+
+    def then(self, later: Synthetic) -> Synthetic:
+        """This trace followed by a later one: an abrupt change of truth or mixture, at which every request ends.
+
+        Raises:
+            InvalidValue: when the later one has other workloads or another K.
+        """
+        first, second = self.trace, later.trace
+        if (first.workloads, first.pair) != (second.workloads, second.pair):
+            raise InvalidValue("later", second.workloads, f"must have the workloads and K of {first.workloads}")
+        joined = replace(
+            first,
+            features=np.concatenate([first.features, second.features]),
+            accepted=np.concatenate([first.accepted, second.accepted]),
+            workload=np.concatenate([first.workload, second.workload]),
+            request=np.concatenate([first.request, second.request + first.request.max(initial=-1) + 1]),
+            step=np.concatenate([first.step, second.step + first.step.max(initial=-1) + 1]),
+        )
+        return Synthetic(joined, np.concatenate([self.log_odds, later.log_odds]))
 
 
 def synthetic(
