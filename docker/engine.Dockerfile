@@ -17,7 +17,7 @@ FROM ${VLLM_IMAGE}:${VLLM_TAG}
 COPY --from=wheel /wheels /tmp/wheels
 # Everything that vLLM brought is a constraint: what does not fit to it fails the build, instead of replacing vLLM's torch.
 RUN set -eu; \
-    listed() { if command -v uv >/dev/null; then uv pip freeze --system; else python3 -m pip freeze --all; fi; }; \
+    listed() { if command -v uv >/dev/null; then uv pip list --system --format=freeze; else python3 -m pip list --format=freeze; fi; }; \
     listed | grep -E '^[A-Za-z0-9._-]+==' | sort >/tmp/before; \
     if command -v uv >/dev/null; \
     then uv pip install --system --no-cache --constraint /tmp/before /tmp/wheels/*.whl; \

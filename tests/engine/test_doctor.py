@@ -35,7 +35,7 @@ def by_name(report: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def test_an_engine_that_works(tmp_path: Path, store: Store, server: EmbeddedServer) -> None:
-    """Plugin, version, every target and the patches are found good, the models are read, and nothing is left in Redis."""
+    """Plugin, targets and patches are found good, the models are read, and nothing is left in Redis."""
     target, draft = make_pair(tmp_path)
     config = json.dumps({"model": str(draft), "method": "draft_model", "num_speculative_tokens": 3})
     code, report = doctor(

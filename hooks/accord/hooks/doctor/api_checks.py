@@ -145,10 +145,18 @@ def _guarded(facts: Facts, http: Http, judge: Judge) -> bool:
 def _learner(facts: Facts, http: Http) -> Iterator[Check]:
     assert facts.pair is not None
     reply = _get(http, f"/v1/pairs/{facts.pair.id}")
-    if isinstance(reply, str) or reply.status != 200:
+    if isinstance(reply, str):
+        yield warn("learner", f"the API does not tell how far it is: {reply}", "see the API's log")
+        return
+    if reply.status in (401, 403):
+        yield skip(
+            "learner", "not checked: this token may not see how far the learner is, which is right for an engine"
+        )
+        return
+    if reply.status != 200:
         if facts.registered:
-            why = reply if isinstance(reply, str) else f"HTTP {reply.status}"
-            yield skip("learner", f"not checked: the API does not tell these credentials how far it is ({why})")
+            told = f"the API does not tell how far it is: HTTP {reply.status}: {_message(reply)}"
+            yield warn("learner", told, "see the API's log, and the learner's")
         return
     lag = _object(_object(reply.body).get("lag"))
     entries, late_ms = lag.get("entries"), lag.get("ms")
