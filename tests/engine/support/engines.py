@@ -49,7 +49,8 @@ def engine(
     clean |= settings
     clean["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if separate else "0"
     clean["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
-    clean["VLLM_CPU_OMP_THREADS_BIND"] = "|".join("01"[:tensor_parallel]) if tensor_parallel > 1 else "0-1"
+    processes = tensor_parallel * options.get("pipeline_parallel_size", 1)
+    clean["VLLM_CPU_OMP_THREADS_BIND"] = "|".join("01"[:processes]) if processes > 1 else "0-1"
     with mock.patch.dict(os.environ, clean, clear=True):
         # vLLM calls plugins once in a process, and this one may have had an engine without accord before.
         plugin.register()
