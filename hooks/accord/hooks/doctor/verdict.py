@@ -84,7 +84,9 @@ def check_run(facts: Facts, service_only: bool) -> Iterator[Check]:
     if status is None:
         yield ok("run", told)
     else:
-        yield warn("run", told, "see above; the engine goes back to the fleet by itself")
+        alone = facts.settings.api_url is None and facts.settings.mode in (Mode.FLEET, Mode.OBSERVE)
+        advice = "set ACCORD_API_URL, or ACCORD_MODE=local if it shall be alone" if alone else "see above"
+        yield warn("run", told, advice)
 
 
 def _degraded(facts: Facts, settings: AgentSettings) -> bool:

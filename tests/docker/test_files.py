@@ -1,0 +1,91 @@
+"""The container files, as far as they can be judged without containers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+DOCKERFILES = ("Dockerfile", "engine.Dockerfile")
+
+
+def text(name: str) -> str:
+    """A file of the folder."""
+    return (ROOT / "docker" / name).read_text()
+
+
+@pytest.fixture
+def healthcheck() -> ModuleType:
+    """The script of the image's health check."""
+    spec = importlib.util.spec_from_file_location("accord_healthcheck", ROOT / "docker" / "healthcheck.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_everything_that_is_copied_is_sent(name: str) -> None:
+    """What a Dockerfile copies from the checkout is there, and the ignore file lets it through."""
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sources = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", text(name), re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert source in allowed, source
+
+
+def test_the_pinned_versions_satisfy_the_distribution() -> None:
+    """Every dependency of the service is pinned exactly, and within accord's own bounds."""
+    requirements = pytest.importorskip("packaging.requirements")
+    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", text("constraints.txt"), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for line in [*project["dependencies"], *extras["learner"], *extras["api"]]:
+        wanted = requirements.Requirement(line)
+        assert wanted.specifier.contains(pins[wanted.name], prereleases=True), line
+
+
+def test_nobody_is_root() -> None:
+    """The service runs as a numbered user, with a health check."""
+    assert re.search(r"^USER [1-9][0-9]*:[1-9][0-9]*$", text("Dockerfile"), re.MULTILINE)
+    assert "HEALTHCHECK" in text("Dockerfile")
+
+
+def test_compose() -> None:
+    """Ports are published on loopback unless told otherwise, every service has a health check, and Redis keeps all."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file")
+    services = yaml.safe_load(text("compose.yaml"))["services"]
+    assert set(services) == {"redis", "learner", "api", "engine"}
+    for name, service in services.items():
+        assert service["healthcheck"]["test"], name
+        assert all(port.startswith("${ACCORD_PUBLISH:-127.0.0.1}:") for port in service.get("ports", [])), name
+    command = services["redis"]["command"]
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert "ports" not in services["learner"]
+    assert "container_name" not in services["learner"]
+    assert services["engine"]["profiles"] == ["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["accord", "api", "--port", "9000"], "9000"),
+        (["accord", "api", "--port=9001"], "9001"),
+        (["accord", "api"], None),
+    ],
+)
+def test_the_health_check_reads_the_command_line(healthcheck: ModuleType, words: list[str], found: str | None) -> None:
+    """Options of the first process are found in both spellings."""
+    assert healthcheck._option(words, "--port") == found
