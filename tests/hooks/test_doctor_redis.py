@@ -76,6 +76,12 @@ def test_the_least_rights_suffice(own: Store, server: EmbeddedServer) -> None:
     assert [entry for entry in log if b"info" not in entry] == []
 
 
+def test_old_servers_have_no_setinfo(own: Store, server: EmbeddedServer) -> None:
+    """CLIENT SETINFO, which Redis 7.0 does not know, is no right that an engine needs."""
+    found, _ = examine(user(own, server, *(rule for rule in ENGINE if rule != "+client|setinfo")))
+    assert not any(check.status is Status.FAIL for check in found.values())
+
+
 def test_the_least_rights_suffice_for_an_engine(own: Store, server: EmbeddedServer) -> None:
     """What the doctor calls enough is enough for what the engine's publisher does."""
     url = user(own, server, *ENGINE)
