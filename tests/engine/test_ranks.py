@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.api.harness import Publisher
-from tests.engine.support.engines import K, engine, generate, journal_of, params, session_of, status_of
+from tests.engine.support.engines import engine, generate, journal_of, params, session_of, status_of
 from tests.engine.support.models import make_pair
 from vllm import LLM
 
@@ -23,6 +23,8 @@ from accord.learner.store import Store, connect
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
+# One position only: what counts here is steps, and a position costs an interpreted kernel.
+K = 1
 PAIR = Pair("target", "draft", Method.DRAFT_MODEL, DraftSampling.GREEDY, K)
 STEPS = 300
 SEED = 3
@@ -49,7 +51,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Iterator[LLM]
         "ACCORD_HEARTBEAT_S": "0.5",
     }
     pair = make_pair(tmp_path_factory.mktemp("models"))
-    with engine(*pair, settings, tensor_parallel=2, separate=True) as running:
+    with engine(*pair, settings, k=K, tensor_parallel=2, separate=True) as running:
         yield running
 
 

@@ -29,6 +29,7 @@ def engine(
     settings: Mapping[str, str],
     *,
     method: str = "draft_model",
+    k: int = K,
     tensor_parallel: int = 1,
     separate: bool = False,
     tokenizer: bool = False,
@@ -40,6 +41,7 @@ def engine(
         target, draft: folders of models.
         settings: ACCORD_ variables; every other one is removed.
         method: of drafting.
+        k: draft positions.
         tensor_parallel: processes.
         separate: whether the engine runs in a process of its own, as it does when serving.
         tokenizer: whether the target has one.
@@ -65,7 +67,7 @@ def engine(
             max_num_batched_tokens=512,
             tensor_parallel_size=tensor_parallel,
             disable_log_stats=True,
-            speculative_config={"model": str(draft), "method": method, "num_speculative_tokens": K},
+            speculative_config={"model": str(draft), "method": method, "num_speculative_tokens": k},
             **options,
         )
         try:
