@@ -1,6 +1,6 @@
 """Regret to a known truth: mixtures of five workloads, with and without request effects, changes of mix and truth.
 
-`python -m tests.bench truth` prints the tables of docs/quality.md; tests/learner/test_synthetic_truth.py holds promises.
+`python -m tests.bench truth` prints the tables of docs/quality.md; tests/learner/test_synthetic_truth.py promises.
 """
 
 from __future__ import annotations
