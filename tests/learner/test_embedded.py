@@ -80,7 +80,7 @@ def test_has_the_promised_settings() -> None:
         settings = c.config_get("*")
         assert settings["bind"] == "127.0.0.1"
         assert settings["appendonly"] == "yes"
-        assert settings["appendfsync"] == "everysec"
+        assert settings["appendfsync"] == "always"
         assert settings["maxmemory-policy"] == "noeviction"
         assert settings["save"] == ""
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import logging
+import threading
 import time
 
 import numpy as np
@@ -19,7 +21,7 @@ from accord.learner.service.membership import Membership
 from accord.learner.service.owner import PairOwner, StateMismatchError
 from accord.learner.service.settings import LearnerSettings
 from accord.learner.state_codec import Learnt, encode_learnt
-from accord.learner.store import Commit, FenceLostError, Lease, PairRecord, Store, connect
+from accord.learner.store import Commit, FenceLostError, Lease, PairKeys, PairRecord, Store, connect
 from accord.learner.wire import encode
 
 KNOTS = (0.0, 2.0)
@@ -287,3 +289,62 @@ def test_ids_in_the_future_are_brought_back(server: EmbeddedServer, store: Store
     assert int(store.load(PAIR_ID).watermark.partition("-")[0]) <= store.clock_ms(PAIR_ID)
     service.membership.leave()
     service.store.close()
+
+
+def test_a_long_backlog_is_learnt_within_a_short_lease(server: EmbeddedServer, store: Store) -> None:
+    """A thousand ticks that wait are drained although the lease is far shorter than that takes."""
+    store.register(pair(), KNOTS)
+    engine = Engine(1, pair=PAIR_ID, requests=4)
+    for i in range(1_000):
+        store.append(PAIR_ID, encode(engine.round(1)), entry_id=f"{TICK_MS * (10 + i)}-0")
+    settings = LearnerSettings(redis_url=server.url, lease_ms=400)
+    service = LearnerService(settings, Store(connect(server.url)))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline and store.backlog(PAIR_ID, "0-0")[0]:
+        time.sleep(0.05)
+    service.stop()
+    thread.join()
+    assert Counters.decode(store.load(PAIR_ID).counters).rounds == 1_000
+
+
+def test_one_spoilt_key_does_not_end_the_learner(server: EmbeddedServer, store: Store) -> None:
+    """A pair whose stream or lease is of a wrong type is left alone, the others are learnt."""
+    spoilt = [Pair(f"org/Bad-{i}", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, 3) for i in range(2)]
+    for item in (pair(), *spoilt):
+        store.register(item, KNOTS)
+    store.append(PAIR_ID, encode(Engine(1, pair=PAIR_ID).round(5)), entry_id="1000-0")
+    store.client.set(PairKeys(spoilt[0].id).rounds, "x")
+    store.client.set(PairKeys(spoilt[1].id).lease, "x")
+    service = LearnerService(LearnerSettings(redis_url=server.url), Store(connect(server.url)))
+    service.cycle()
+    assert store.load(PAIR_ID).watermark == "1000-0"
+    assert list(service.membership.owners) == [PAIR_ID]
+    service.membership.leave()
+    service.store.close()
+
+
+def test_a_clock_that_went_back_hides_nothing(store: Store) -> None:
+    """With a watermark ahead of the store's clock nothing is given ids of now: they would lie before it for ever."""
+    record, lease = taken(store)
+    engine = Engine(1, pair=PAIR_ID)
+    now = store.clock_ms(PAIR_ID)
+    store.append(PAIR_ID, encode(engine.round(5)), entry_id=f"{now + 60_000}-0")
+    owner = PairOwner(store, record, lease)
+    owner.step(store.read(PAIR_ID, "0-0", 10), now + 120_000, 10)
+    assert owner.watermark == f"{now + 60_000}-0"
+    later = store.append(PAIR_ID, encode(engine.round(5)))
+    owner.step(store.read(PAIR_ID, owner.watermark, 10), now, 10)
+    assert store.read(PAIR_ID, owner.watermark, 10)[0][0] == later
+
+
+def test_engines_that_were_silent_for_a_day_are_forgotten(store: Store) -> None:
+    """Whoever takes a pair drops heartbeats older than a day or unreadable, and keeps the others."""
+    record, lease = taken(store)
+    now = store.clock_ms(PAIR_ID)
+    for name, at in (("new/0", now - 3_600_000), ("old/0", now - 90_000_000)):
+        store.heartbeat(PAIR_ID, name, json.dumps({"time_ms": at}).encode())
+    store.heartbeat(PAIR_ID, "odd/0", b"{")
+    PairOwner(store, record, lease).forget_silent_engines()
+    assert list(store.engines(PAIR_ID)) == ["new/0"]

@@ -60,6 +60,7 @@ class Fitter:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._last_served: CoefficientTable | None = None
         self.table: CoefficientTable | None = None
         self.refits = 0
         self.failures = 0
@@ -116,7 +117,7 @@ class Fitter:
     def _absorb(self, item: RoundSummary | CoefficientTable) -> None:
         if isinstance(item, CoefficientTable):
             self._before, self._after = self._joined(self._before, self._after), None
-            self._served = item
+            self._served = self._last_served = item
         else:
             self._after = self._joined(self._after, item)
 
@@ -149,4 +150,8 @@ class Fitter:
 
     def _restart(self) -> None:
         self._fit = LocalFit(self._pair, self._k, self._knots)
-        self._before = self._after = self._base = None
+        if self._last_served is not None:
+            self._fit.rebase(self._last_served)
+            self._version = self._last_served.version
+        self._before = self._after = None
+        self._base = self._last_served

@@ -137,8 +137,9 @@ class Publisher:
             self._close()
 
     def _cycle(self) -> None:
-        self._register()
+        # The heartbeat first: an engine whose pair cannot be registered must be seen, with the reason.
         self._beat()
+        self._register()
         while (summary := self._outbox.take()) is not None and not self._stopping.is_set():
             payload = self._encode(summary)
             if payload is None:

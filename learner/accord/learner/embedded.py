@@ -31,8 +31,8 @@ class EmbeddedServerError(AccordError):
 class EmbeddedServer:
     """A Valkey server on loopback that appends every write to a file and dies with its parent.
 
-    Writes reach the disk once a second, so a power cut loses at most that; a killed process loses nothing that it
-    acknowledged. The server leads a process group of its own: Ctrl-C reaches the parent only, which then stops it.
+    Every write is on the disk before it is acknowledged, so neither a killed process nor a power cut loses any. The
+    server leads a process group of its own: Ctrl-C reaches the parent only, which then stops it.
 
     Args:
         data_dir: where the data live; one server at a time. A temporary directory, removed by `close`, by default.
@@ -147,7 +147,7 @@ class EmbeddedServer:
 
     def _spawn(self, port: int) -> None:
         arguments = ["--bind", "127.0.0.1", "--port", str(port), "--dir", ".", "--daemonize", "no"]
-        arguments += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        arguments += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
         arguments += ["--maxmemory-policy", "noeviction", *self._options]
         child = Child("embedded-server", [str(self._binary), *arguments], self._dir / "server.log", cwd=self._dir)
         # The server holds the lock as long as it lives, even when this process is killed.

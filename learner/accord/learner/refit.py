@@ -75,6 +75,14 @@ class Fit:
     status: FitStatus
     sweeps: int
 
+    def finite(self) -> bool:
+        """Whether every number is finite, and every variance of the pair positive."""
+        h = self.hierarchy
+        arrays = (self.slopes, self.intercepts, self.slope_errors, self.intercept_errors, h.slopes, h.shape)
+        variances = np.append(h.slope_variance, (h.level_variance, h.intercept_variance))
+        known = all(np.isfinite(array).all() for array in arrays) and np.isfinite((*variances, h.level)).all()
+        return bool(known and (variances > 0.0).all())
+
 
 def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) -> Fit:
     """Fits every workload of a pair; see the module for the model.
@@ -88,12 +96,11 @@ def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) ->
         return _unusable(information, hierarchy, FitStatus.NOT_FINITE)
     try:
         system = _System(information, hierarchy, basis)
+        status, sweeps = system.solve()
+        fit = system.fit(status, sweeps)
     except np.linalg.LinAlgError:
         return _unusable(information, hierarchy, FitStatus.INDEFINITE)
-    status, sweeps = system.solve()
-    if not system.finite():
-        return _unusable(information, hierarchy, FitStatus.NOT_FINITE)
-    return system.fit(status, sweeps)
+    return fit if fit.finite() else _unusable(information, hierarchy, FitStatus.NOT_FINITE)
 
 
 class _System:
@@ -151,7 +158,10 @@ class _System:
                 self.shape, self.mean, self.m, _ = at
                 return FitStatus.CONVERGED, sweep
             probe = self._sweep(at[0] + direction)
-            length = square / self._weigh(direction, at[-1] - probe[-1])
+            curvature = self._weigh(direction, at[-1] - probe[-1])
+            if not curvature > 0.0:
+                break
+            length = square / curvature
             # Everything is an affine function of the shape: what holds at the new one lies on the line through both.
             at = tuple(a + length * (b - a) for a, b in zip(at, probe, strict=True))
             before, square = square, self._weigh(at[-1], at[-1])
@@ -176,9 +186,6 @@ class _System:
         step: Array = (pull - self.share @ pull) / self.weight - shape
         return shape, mean, m, step
 
-    def finite(self) -> bool:
-        return bool(np.all(np.isfinite(self.m)) and np.all(np.isfinite(self.shape)) and np.all(np.isfinite(self.mean)))
-
     def fit(self, status: FitStatus, sweeps: int) -> Fit:
         f = self.size
         self.m = solve_monotone(self.H, _times(self.H, self.m), self.m, f)
@@ -196,8 +203,8 @@ class _System:
         return Fit(
             slopes,
             intercepts,
-            np.sqrt(_diagonal(spread)[:, :f]),
-            np.sqrt(intercept_variance + self._shape_variance()),
+            _root(_diagonal(spread)[:, :f]),
+            _root(intercept_variance + self._shape_variance()),
             hierarchy,
             status,
             sweeps,
@@ -267,6 +274,12 @@ def _inner(a: Array, b: Array) -> Array:
 def _diagonal(matrices: Array) -> Array:
     """[W, I, I] -> [W, I]."""
     return np.diagonal(matrices, axis1=1, axis2=2)
+
+
+def _root(variance: Array) -> Array:
+    """Standard errors; a variance that rounding made negative is 0."""
+    root: Array = np.sqrt(np.maximum(variance, 0.0))
+    return root
 
 
 def _ascending(slopes: Array) -> Array:

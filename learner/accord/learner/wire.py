@@ -192,8 +192,11 @@ def check(summary: RoundSummary) -> None:
 
 def _check_curvature(summary: RoundSummary) -> None:
     m, A = summary.moments, summary.basis.unpack(summary.moments.A)
-    share = np.divide(m.B, m.c[:, :, None], out=np.zeros_like(m.B), where=m.c[:, :, None] > 0.0)
-    rest = A - np.einsum("wki,wkj->wij", m.B, share)
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = np.divide(m.B, m.c[:, :, None], out=np.zeros_like(m.B), where=m.c[:, :, None] > 0.0)
+        rest = A - np.einsum("wki,wkj->wij", m.B, share)
+    if not np.all(np.isfinite(rest)):
+        raise Refusal(Reason.INCONSISTENT, "B is too large for c")
     scale = np.einsum("wii->w", A)
     if len(rest) and np.any(np.linalg.eigvalsh(rest)[:, 0] < -10.0 * _ROUNDING * scale - _ROUNDING):
         raise Refusal(Reason.INCONSISTENT, "A, B and c break Cauchy-Schwarz")
@@ -202,8 +205,8 @@ def _check_curvature(summary: RoundSummary) -> None:
 def _check_sketch(sketch: Sketch) -> None:
     for name, cells in (("acceptance", sketch.acceptance), ("survival", sketch.survival)):
         total, first, second = cells[..., 0], cells[..., 1], cells[..., 2]
-        if np.any(total < 0.0):
-            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} has a negative count")
+        if np.any(total < 0.0) or np.any(total > MAX_LABELS):
+            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} holds what cannot be a count")
         slack = total * (1.0 + _ROUNDING) + _ROUNDING
         _below(f"{name} sum", np.abs(first), slack)
         _below(f"{name} sum", np.abs(second), slack * (FEATURE_LIMIT if name == "acceptance" else 1.0))

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 
-from ..pair_learner import TICK_MS
+from ..pair_learner import TICK_MS, Entry
 from ..store import (
     FenceLostError,
     Store,
@@ -19,6 +19,7 @@ from ..store import (
     safe_url,
 )
 from .membership import Membership
+from .owner import PairOwner
 from .settings import LearnerSettings
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,25 @@ class LearnerService:
 
     def __init__(self, settings: LearnerSettings, store: Store | None = None) -> None:
         self.settings = settings
-        self.store = store or Store(connect(settings.redis_url, role="learner"))
-        self.membership = Membership(self.store, settings)
+        self._given = store
+        self._opened: Store | None = store
+        self._membership: Membership | None = None
         self._stop = threading.Event()
         self._next_rebalance = 0.0
+
+    @property
+    def store(self) -> Store:
+        """The store; connected when it is first asked for, because a cluster answers only when it is up."""
+        if self._opened is None:
+            self._opened = Store(connect(self.settings.redis_url, role="learner"))
+        return self._opened
+
+    @property
+    def membership(self) -> Membership:
+        """The pairs that this learner holds."""
+        if self._membership is None:
+            self._membership = Membership(self.store, self.settings)
+        return self._membership
 
     def stop(self) -> None:
         """Ends the loop after the cycle that runs now; safe in a signal handler."""
@@ -57,7 +73,8 @@ class LearnerService:
                 failures = 0
             except StoreUnavailableError as error:
                 # Whether the last commit happened is unknown: only the store can tell, so memory is given up.
-                self.membership.drop_all("the store is away")
+                if self._membership is not None:
+                    self._membership.drop_all("the store is away")
                 self._next_rebalance = 0.0
                 if not failures:
                     log.warning("the store at %s is away: %s", safe_url(self.settings.redis_url), error)
@@ -76,42 +93,69 @@ class LearnerService:
         if now >= self._next_rebalance:
             self.membership.rebalance()
             self._next_rebalance = now + self.settings.lease_ms / 3000.0
-        owners = self.membership.owners
-        if not owners:
+        membership = self.membership
+        if not membership.owners:
             return TICK_MS / 1000.0
         # The clock first: what is read after it can only be newer, so a tick before it is complete.
-        clocks = self._clocks()
-        entries = self.store.read_many({p: o.watermark for p, o in owners.items()}, self.settings.read_count)
+        clock, entries = self._clock(), self._read()
         backlog = False
-        for pair_id, owner in list(owners.items()):
-            try:
-                owner.step(entries[pair_id], clocks[pair_id], self.settings.read_count)
-            except (FenceLostError, WatermarkMovedError, VersionError) as error:
-                self.membership.drop(pair_id, str(error))
-            except StoreUnavailableError:
-                raise
-            except StoreError as error:
-                self.membership.drop(pair_id, f"the store refused: {error}")
-            except Exception:
-                # One pair that cannot be learnt must not end the others; its stream and state stay as they are.
-                log.exception("cannot learn %s", pair_id)
-                self.membership.set_aside(pair_id)
-            backlog = backlog or len(entries[pair_id]) >= self.settings.read_count
+        for pair_id, found in entries.items():
+            # Learning a backlog takes long: every pair's lease is looked after between two commits.
+            if self._stop.is_set() or not membership.keep():
+                break
+            if owner := membership.owners.get(pair_id):
+                self._step(owner, found, clock)
+                backlog = backlog or owner.behind or len(found) >= self.settings.read_count
         if backlog:
             return 0.0
-        clock = max(clocks.values())
         return (TICK_MS - clock % TICK_MS + _AFTER_TICK_MS) / 1000.0
 
-    def _clocks(self) -> dict[str, int]:
+    def _step(self, owner: PairOwner, entries: list[Entry], clock_ms: int) -> None:
+        """Learns one pair's closed ticks."""
+        pair_id = owner.pair_id
+        try:
+            owner.step(entries, clock_ms, self.settings.read_count)
+        except StoreUnavailableError:
+            raise
+        except (FenceLostError, WatermarkMovedError, VersionError) as error:
+            self.membership.drop(pair_id, str(error))
+        except Exception:
+            # One pair that cannot be learnt must not end the others; its stream and state stay as they are.
+            log.exception("cannot learn %s", pair_id)
+            self.membership.set_aside(pair_id)
+
+    def _read(self) -> dict[str, list[Entry]]:
+        """What waits behind every watermark; a pair whose stream cannot be read is set aside."""
+        after = {pair_id: owner.watermark for pair_id, owner in self.membership.owners.items()}
+        try:
+            return self.store.read_many(after, self.settings.read_count)
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            single = {pair_id: self._read_one(pair_id, place) for pair_id, place in after.items()}
+            return {pair_id: found for pair_id, found in single.items() if found is not None}
+
+    def _read_one(self, pair_id: str, after: str) -> list[Entry] | None:
+        try:
+            return self.store.read(pair_id, after, self.settings.read_count)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            log.error("cannot read %s: %s", pair_id, error)
+            self.membership.set_aside(pair_id)
+            return None
+
+    def _clock(self) -> int:
+        """Unix ms by the store's clock: in a cluster the slowest of the nodes that hold the pairs."""
         owners = list(self.membership.owners)
-        if self.store.clustered:
-            return {pair_id: self.store.clock_ms(pair_id) for pair_id in owners}
-        return dict.fromkeys(owners, self.store.clock_ms(owners[0]))
+        return min(self.store.clock_ms(pair_id) for pair_id in (owners if self.store.clustered else owners[:1]))
 
     def _leave(self) -> None:
+        if self._opened is None:
+            return
         try:
             self.membership.leave()
-        except StoreUnavailableError as error:
+        except StoreError as error:
             log.warning("leases were not given back, they lapse by themselves: %s", error)
         finally:
-            self.store.close()
+            self._opened.close()

@@ -7,7 +7,7 @@ import math
 import time
 
 from ..errors import AccordError
-from ..store import PairRecord, Store
+from ..store import PairRecord, Store, StoreError, StoreUnavailableError
 from .owner import PairOwner
 from .settings import LearnerSettings
 
@@ -32,14 +32,13 @@ class Membership:
         self.owners: dict[str, PairOwner] = {}
         self._broken: dict[str, str] = {}
         self._aside: dict[str, float] = {}
+        self._renewed = float("-inf")
 
     def rebalance(self) -> None:
         """Announces this learner, renews its leases, and takes or gives back pairs."""
-        settings = self.settings
-        self.store.announce(settings.learner_id, 3 * settings.lease_ms)
-        for pair_id, owner in list(self.owners.items()):
-            if not self.store.renew(owner.lease, settings.lease_ms):
-                self.drop(pair_id, "the lease lapsed")
+        self.store.announce(self.settings.learner_id, 3 * self.settings.lease_ms)
+        self._renewed = float("-inf")
+        self.keep()
         records = self.store.pairs()
         share = math.ceil(len(records) / max(len(self.store.learners()), 1))
         for pair_id in list(self.owners)[share:]:
@@ -57,6 +56,25 @@ class Membership:
         if self.owners.pop(pair_id, None) is not None:
             log.warning("dropped %s: %s", pair_id, why)
 
+    def keep(self) -> bool:
+        """Renews every lease when a third of its time is over; False when none is left."""
+        now = time.monotonic()
+        if now - self._renewed >= self.settings.lease_ms / 3000.0:
+            self._renewed = now
+            for pair_id, owner in list(self.owners.items()):
+                if not self._renew(owner):
+                    self.drop(pair_id, "the lease lapsed")
+        return bool(self.owners)
+
+    def _renew(self, owner: PairOwner) -> bool:
+        try:
+            return self.store.renew(owner.lease, self.settings.lease_ms)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            log.error("cannot renew the lease of %s: %s", owner.pair_id, error)
+            return False
+
     def set_aside(self, pair_id: str) -> None:
         """Gives back a pair that could not be learnt, and leaves it alone for a while."""
         self._aside[pair_id] = time.monotonic() + ASIDE_S
@@ -70,8 +88,14 @@ class Membership:
     def give_back(self, pair_id: str) -> None:
         """Releases a pair for somebody else to take at once."""
         owner = self.owners.pop(pair_id)
-        self.store.release(owner.lease)
-        log.info("gave back %s", pair_id)
+        try:
+            self.store.release(owner.lease)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            log.error("cannot give back %s: %s", pair_id, error)
+        else:
+            log.info("gave back %s", pair_id)
 
     def leave(self) -> None:
         """Gives everything back: the others take over without waiting for a lease to lapse."""
@@ -81,16 +105,23 @@ class Membership:
 
     def _take(self, record: PairRecord) -> None:
         pair_id = record.pair.id
-        lease = self.store.acquire(pair_id, self.settings.learner_id, self.settings.lease_ms)
-        if lease is None:
-            return
         try:
-            self.owners[pair_id] = PairOwner(self.store, record, lease)
+            lease = self.store.acquire(pair_id, self.settings.learner_id, self.settings.lease_ms)
+            if lease is None:
+                return
+            try:
+                owner = PairOwner(self.store, record, lease, self.settings.lease_ms / 3000.0)
+                owner.forget_silent_engines()
+            except AccordError:
+                self.store.release(lease)
+                raise
+        except StoreUnavailableError:
+            raise
         except AccordError as error:
-            self.store.release(lease)
             if self._broken.get(pair_id) != str(error):
                 self._broken[pair_id] = str(error)
                 log.error("cannot learn %s: %s", pair_id, error)
             return
+        self.owners[pair_id] = owner
         self._broken.pop(pair_id, None)
         log.info("took %s with fence %d", pair_id, lease.fence)

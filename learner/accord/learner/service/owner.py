@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import time
+from itertools import groupby
 
 from ..counters import Counters
 from ..errors import AccordError
-from ..pair_learner import TICK_MS, Entry, PairLearner, tick_of
-from ..sequences import Sequences
+from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
+from ..sequences import FORGET_AFTER_MS, Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
 from ..store import Commit, Lease, PairRecord, Publication, Store, stream_id
 
@@ -28,13 +31,18 @@ class PairOwner:
         store: where the pair lives.
         record: the registered pair.
         lease: held by this learner.
+        budget_s: after this many seconds a step commits what it has, and leaves the rest for the next one.
+
+    Attributes:
+        behind: whether the last step left something, for want of time.
 
     Raises:
         Refusal: when the stored state cannot be understood.
         StateMismatchError: when it is another pair's.
     """
 
-    def __init__(self, store: Store, record: PairRecord, lease: Lease) -> None:
+    def __init__(self, store: Store, record: PairRecord, lease: Lease, budget_s: float = 1.0) -> None:
+        self.budget_s, self.behind = budget_s, False
         self.store, self.lease, self.pair_id = store, lease, record.pair.id
         stored = store.load(self.pair_id)
         learnt = (
@@ -51,6 +59,13 @@ class PairOwner:
         """Id of the last entry that is learnt."""
         return self.learner.watermark
 
+    def forget_silent_engines(self) -> None:
+        """Drops the heartbeats of engines that have been silent for a day: a container's name may never return."""
+        limit_ms = self.store.clock_ms(self.pair_id) - FORGET_AFTER_MS
+        silent = [name for name, status in self.store.engines(self.pair_id).items() if _seen_ms(status) < limit_ms]
+        if self.store.forget_engines(self.pair_id, silent):
+            log.info("%s: forgot %d engines that were silent for a day", self.pair_id, len(silent))
+
     def step(self, entries: list[Entry], clock_ms: int, read_count: int) -> int:
         """Learns what lies in closed ticks, commits it in one step, and returns how many versions were published.
 
@@ -66,7 +81,7 @@ class PairOwner:
         self._keep_to_the_present(entries, clock_ms)
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
-        published = self.learner.advance(whole, closed)
+        published = self._advance(whole, closed)
         if not whole and not published:
             return 0
         learner = self.learner
@@ -87,9 +102,25 @@ class PairOwner:
         )
         return len(published)
 
+    def _advance(self, entries: list[Entry], closed: int) -> list[Published]:
+        """Tick by tick, as far as the time goes: a commit must come well before the lease lapses."""
+        end = time.monotonic() + self.budget_s
+        published: list[Published] = []
+        ticks = [(tick, list(group)) for tick, group in groupby(entries, key=lambda entry: tick_of(entry[0]))]
+        self.behind = False
+        for place, (tick, group) in enumerate(ticks, start=1):
+            published += self.learner.advance(group, tick + 1)
+            if place < len(ticks) and time.monotonic() >= end:
+                self.behind = True
+                return published
+        return published + self.learner.advance([], closed)
+
     def _keep_to_the_present(self, entries: list[Entry], clock_ms: int) -> None:
         """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
         limit_ms = clock_ms + AHEAD_MS
+        # A watermark ahead of the clock: the clock went back. Ids of now would lie before it and never be read.
+        if stream_id("watermark", self.watermark)[0] >= clock_ms:
+            return
         if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
             moved = self.store.bring_back(self.lease, limit_ms)
             if moved:
@@ -112,3 +143,12 @@ class PairOwner:
             if len(same) < read_count:
                 break
         return rest
+
+
+def _seen_ms(status: bytes) -> int:
+    """When an engine sent a heartbeat, unix milliseconds; 0 for one that does not say."""
+    try:
+        at = json.loads(status)["time_ms"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0
+    return at if isinstance(at, int) else 0

@@ -142,6 +142,8 @@ if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
 if #redis.call('XRANGE', KEYS[2], '-', '(' .. ARGV[3] .. '-0', 'COUNT', 1) > 0 then return 0 end
 local ahead = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', ARGV[4])
 if #ahead == 0 then return 0 end
+-- Without memory this write fails as those below would, but before anything is gone.
+redis.call('HSET', KEYS[1], 'fence', held[2])
 redis.call('DEL', KEYS[2])
 for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], '*', unpack(entry[2])) end
 return #ahead

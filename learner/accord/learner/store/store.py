@@ -32,8 +32,8 @@ from .records import (
 )
 from .registry import Registry
 
-MAX_ENTRIES = 200_000
-"""About how many summaries a pair's stream may hold when no learner trims it."""
+MAX_ENTRIES = 50_000
+"""About how many summaries a pair's stream may hold when no learner trims it: a few hundred megabytes."""
 
 AHEAD_ENTRIES = 5_000
 """How many entries with ids in the future are kept."""
