@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import typer
+import sys
 
-from .command import learner
+from .cli import main
 
 if __name__ == "__main__":
-    typer.run(learner)
+    main(["learner", *sys.argv[1:]])

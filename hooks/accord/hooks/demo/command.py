@@ -46,7 +46,9 @@ def up(
 
 def _print(console: Console, ending: Ending) -> None:
     console.print()
-    console.print(f"decode steps    {ending.steps:,} by {len(ending.exits)} engines; none waited for the service")
+    console.print(f"decode steps    {ending.steps:,} by {len(ending.exits)} engines, in every act by each of them")
+    median, longest = ending.step_ms
+    console.print(f"a step took     {median:.1f} ms at the median, {longest:.1f} ms at most, outages included")
     console.print(f"labels          {ending.sent:,} sent, {ending.learnt:,} learnt, {ending.lost:,} lost")
     console.print(f"coefficients    version {ending.version}")
     for name, (ours, theirs) in (("log-loss", ending.log_loss), ("workload ECE", ending.workload_ece)):

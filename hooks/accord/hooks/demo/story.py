@@ -27,7 +27,9 @@ class Ending:
 
     Attributes:
         sent, learnt, lost: labels.
-        steps: decode steps made by all engines; late: those that could not begin in time.
+        steps: decode steps made by all engines.
+        step_ms: (median, longest) step of any engine, milliseconds, outages included.
+        stalled: acts in which some engine made no step.
         version: of the coefficients at the end.
         log_loss, workload_ece: (accord, vLLM's rule).
         exits: exit statuses of the engines.
@@ -37,6 +39,8 @@ class Ending:
     learnt: int
     lost: int
     steps: int
+    step_ms: tuple[float, float]
+    stalled: list[str]
     version: int
     log_loss: tuple[float, float]
     workload_ece: tuple[float, float]
@@ -53,6 +57,7 @@ class Ending:
         found = {
             "labels sent and learnt differ": self.sent != self.learnt or self.sent == 0,
             "labels were lost": self.lost > 0,
+            f"engines stood still while {self.stalled}": bool(self.stalled),
             f"engines ended with {self.exits}": set(self.exits) != {0},
             "log-loss is not below the peer's": self.log_loss[0] >= self.log_loss[1],
             "calibration is not better than the peer's": self.workload_ece[0] >= self.workload_ece[1],
@@ -79,6 +84,7 @@ class Story:
         self.pair = (Trace.load(trace) if trace is not None else Trace.bundled()).pair
         self.stack = Stack(folder)
         self._folder, self._engines = folder, engines
+        self._stalled: list[str] = []
         self._draw: Callable[[Any], None] = lambda _: None
 
     def run(self) -> Ending:
@@ -114,8 +120,14 @@ class Story:
 
     def _acts(self, after: Callable[[str], None]) -> None:
         for happening, seconds in self._script():
+            before = self._steps()
             self._watch(happening, seconds)
+            if any(now <= then for then, now in zip(before, self._steps(), strict=True)):
+                self._stalled.append(happening)
             after(happening)
+
+    def _steps(self) -> list[int]:
+        return [status.get("steps", 0) for status in self.fleet.statuses()]
 
     def _script(self) -> Iterator[tuple[str, float]]:
         stack, quiet, outage = self.stack, self.act_s, self.act_s / 3.0
@@ -164,6 +176,11 @@ class Story:
             learnt=sum(self.service.labels.values()),
             lost=sum(status.get("labels", {}).get("lost", 0) for status in statuses),
             steps=sum(status.get("steps", 0) for status in statuses),
+            step_ms=(
+                max(status.get("step", {}).get("p50_ms", 0.0) for status in statuses),
+                max(status.get("step", {}).get("max_ms", 0.0) for status in statuses),
+            ),
+            stalled=self._stalled,
             version=int(self.service.table.get("version", 0)),
             log_loss=(ours.log_loss or 0.0, theirs.log_loss or 0.0),
             workload_ece=(board.workload_ece("accord") or 0.0, board.workload_ece("vllm") or 0.0),

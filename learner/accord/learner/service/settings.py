@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ..errors import InvalidValue
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
+BOUNDS = {"lease_ms": (300, 600_000), "read_count": (1, 100_000)}
 
 
 def _learner_id() -> str:
@@ -34,23 +35,33 @@ class LearnerSettings:
     read_count: int = 1_000
 
     def __post_init__(self) -> None:
-        for name, low, high in (("lease_ms", 300, 600_000), ("read_count", 1, 100_000)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InvalidValue(name, value, f"must be a whole number from {low} to {high}")
+        for name in BOUNDS:
+            _check(name, name, getattr(self, name))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LearnerSettings:
-        """Reads ACCORD_REDIS_URL, ACCORD_LEARNER_LEASE_MS and ACCORD_LEARNER_READ_COUNT."""
+        """Reads ACCORD_REDIS_URL, ACCORD_LEARNER_LEASE_MS and ACCORD_LEARNER_READ_COUNT; empty ones count as unset.
+
+        Raises:
+            InvalidValue: naming the variable and its value.
+        """
         return cls(
-            redis_url=environment.get("ACCORD_REDIS_URL", DEFAULT_REDIS_URL),
-            lease_ms=_whole(environment, "ACCORD_LEARNER_LEASE_MS", cls.lease_ms),
-            read_count=_whole(environment, "ACCORD_LEARNER_READ_COUNT", cls.read_count),
+            redis_url=environment.get("ACCORD_REDIS_URL") or DEFAULT_REDIS_URL,
+            lease_ms=_whole(environment, "lease_ms", cls.lease_ms),
+            read_count=_whole(environment, "read_count", cls.read_count),
         )
 
 
 def _whole(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, str(default))
+    variable = f"ACCORD_LEARNER_{name.upper()}"
+    text = environment.get(variable) or str(default)
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise InvalidValue(name, text, "must be a whole number")
-    return int(text)
+        raise InvalidValue(variable, text, "must be a whole number")
+    return _check(variable, name, int(text))
+
+
+def _check(shown: str, name: str, value: object) -> int:
+    low, high = BOUNDS[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidValue(shown, value, f"must be a whole number from {low} to {high}")
+    return value
