@@ -8,7 +8,7 @@ from tests.bench.coverage import CONCURRENCY, coverage, coverage_with_effects
 from accord.learner.request_effect import WORKING_VARIANCE
 
 
-@pytest.mark.parametrize(("concurrency", "fits"), zip(CONCURRENCY, (150, 100, 50), strict=True))
+@pytest.mark.parametrize(("concurrency", "fits"), list(zip(CONCURRENCY, (150, 100, 50), strict=True)))
 def test_intervals_hold_the_truth_as_often_as_they_say(concurrency: int, fits: int) -> None:
     """Without request effects, 95% intervals cover between 92% and 97%, within the noise of so few fits (1.5%)."""
     for share in coverage(fits, concurrency, working_variance=0.0):
