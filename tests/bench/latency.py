@@ -164,7 +164,8 @@ def _report(lines: dict[str, Timeline], probed: list[dict[str, object]]) -> dict
                  line.answered[version], line.held[version]]  # fmt: skip
         legs.append([1000.0 * (b - a) for a, b in itertools.pairwise(times)])
     table = np.array(legs)
-    print(f"from evidence to coefficients: {len(table)} publications of {len(lines)} pairs, milliseconds")
+    of = f"{len(table)} of {len(probed)} publications of {len(lines)} pairs were held by their agent"
+    print(f"from evidence to coefficients, milliseconds; {of}")
     results: dict[str, tuple[float, float]] = {}
     unexplained = table.sum(axis=1) - table[:, 1]
     for name, values in [*zip(LEGS, table.T, strict=True), ("all that the tick does not explain", unexplained)]:

@@ -232,7 +232,7 @@ def test_settings_come_from_the_environment() -> None:
 @pytest.mark.parametrize("value", ["fast", "-5", "1.5", "99999999999999", "1", "٣٠٠٠"])
 def test_a_malformed_setting_is_named(value: str) -> None:
     """A lease that is no number of milliseconds in range is refused by name."""
-    with pytest.raises(InvalidValue, match="^ACCORD_LEARNER_LEASE_MS"):
+    with pytest.raises(InvalidValue, match=r"^ACCORD_LEARNER_LEASE_MS = "):
         LearnerSettings.from_environment({"ACCORD_LEARNER_LEASE_MS": value})
 
 
