@@ -156,7 +156,7 @@ def test_a_busy_device_defers_the_boundary(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patched:
         patched.setattr(rig.estimator, "drain", lambda *args: False)
         rig.step(4)
-    assert (rig.session.deferred, rig.session.rounds_put) == (2, 0)
+    assert (rig.session.deferred, rig.session.harvest.handed) == (2, 0)
     np.testing.assert_allclose(rig.estimator.intercepts[0], -0.2, rtol=1e-6)
     assert [entry.version for entry in rig.session.journal] == [0, 0]
     rig.step(3)

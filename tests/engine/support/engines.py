@@ -159,8 +159,8 @@ class Evidence:
             del self.session.agent.put
 
     def _settle(self) -> None:
-        while self.session._pending:
-            self.session._collect()
+        while self.session.harvest.pending:
+            self.session.harvest.collect(self.session.agent)
 
     def _put(self, parts: RoundParts) -> bool:
         self.rounds.append(parts)

@@ -11,7 +11,7 @@ from .rows import Rows
 PROTOCOL = 1
 """Of the agreement and the broadcast. Ranks that speak different ones do not agree, and all of them stay stock."""
 
-LEADER_WAITS_S, OTHERS_WAIT_S = 60.0, 600.0
+LEADER_WAITS_S, OTHERS_WAIT_S = 180.0, 400.0
 POLL_S = 0.02
 READY, TAKEN, GONE = "ready", "taken", "gone"
 

@@ -8,15 +8,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from accord.learner.coefficients import CoefficientTable
 
 from ..agent import Agent
-from ..outbox import RoundParts
 from ..rounds import RoundSchedule
 from ..slots import WorkloadSlots
-from .estimator import AcceptanceEstimator, Drained
+from .estimator import AcceptanceEstimator
+from .harvest import Harvest, Note
 from .ranks import Boundary, Ranks
 from .rows import Rows
 
@@ -37,12 +35,6 @@ class Applied(NamedTuple):
     digest: str
 
 
-class _Note(NamedTuple):
-    version: int
-    steps: int
-    keys: tuple[str | None, ...]
-
-
 class Session:
     """Gives requests to workload slots, counts steps, and at each boundary drains, shares and applies.
 
@@ -59,6 +51,7 @@ class Session:
     Attributes:
         started: whether requests have come that are not vLLM's own warm-up.
         steps: decode steps since then.
+        harvest: rounds on their way to the agent.
         deferred: boundaries at which the device had not yet handed over two earlier rounds.
         errors: kinds of exception that were swallowed.
         journal: the last `JOURNAL` boundaries.
@@ -77,8 +70,7 @@ class Session:
         self._ranks = ranks
         self._schedule = RoundSchedule(round_steps)
         self._sketch_every = sketch_every
-        width = estimator.layout.workloads
-        self._slots = WorkloadSlots(width)
+        self._slots = WorkloadSlots(estimator.layout.workloads)
         self._wanted: dict[str, tuple[str, int]] = {}
         self._index: Mapping[str, int] = {}
         self._table, self._rows = table, Rows.of(table)
@@ -87,11 +79,9 @@ class Session:
         self._digest = ""
         self._load()
         self._round_steps = self._rounds = 0
-        self._pending = 0
-        self._sketch_rows = np.zeros(width, dtype=np.bool_)
+        self.harvest = Harvest(estimator)
         self.started = False
-        self.steps = self.deferred = self.rounds_put = 0
-        self.seen: frozenset[str] = frozenset()
+        self.steps = self.deferred = 0
         self.errors: Counter[str] = Counter()
         self.journal: deque[Applied] = deque(maxlen=JOURNAL)
         self.boundary_s = 0.0
@@ -125,8 +115,8 @@ class Session:
             return
         self.steps += 1
         self._round_steps += 1
-        if self._pending:
-            self._guarded("collect", self._collect)
+        if self.harvest.pending:
+            self._guarded("collect", lambda: self.harvest.collect(self.agent))
         if self._schedule.closes(self.steps):
             began = time.perf_counter()
             self._boundary()
@@ -137,11 +127,11 @@ class Session:
         agent, self.agent = self.agent, None
         if agent is None:
             return
-        if self._round_steps and self.estimator.drain(True, self._note()):
-            self._pending += 1
+        if self._round_steps:
+            self.harvest.drain(True, self._note())
         end = time.monotonic() + wait_s
-        while self._pending and time.monotonic() < end:
-            self._guarded("collect", lambda: self._collect(agent))
+        while self.harvest.pending and time.monotonic() < end:
+            self._guarded("collect", lambda: self.harvest.collect(agent))
             time.sleep(0.001)
         agent.stop(4.0 * wait_s)
 
@@ -149,9 +139,9 @@ class Session:
         """Plain values for the heartbeat, from any thread: what is iterated over is replaced and never changed."""
         return {
             "steps": self.steps,
-            "rounds_closed": self.rounds_put,
+            "rounds_closed": self.harvest.handed,
             "rounds_deferred": self.deferred,
-            "seen": sorted(self.seen),
+            "seen": sorted(self.harvest.seen),
             "slots": [key for key in self._loaded if key is not None],
             "boundary_ms": round(self.boundary_s * 1e3, 3),
             "engine_errors": dict(self.errors),
@@ -159,9 +149,8 @@ class Session:
 
     def _start(self) -> None:
         self.started = True
-        # What warm-up summed is thrown away: a note of None tells `_collect`.
-        if self.estimator.drain(True, None):
-            self._pending += 1
+        # What warm-up summed is thrown away.
+        self.harvest.drain(True, None)
 
     def _boundary(self) -> None:
         with_sketch = bool(self._slots.idle()) or (self._rounds + 1) % self._sketch_every == 0
@@ -177,10 +166,9 @@ class Session:
 
     def _decide(self, with_sketch: bool, keep: Boundary) -> Boundary:
         """Drains, and takes what is new; nothing, while the sums cannot be handed over: they are of one theta."""
-        if not self.estimator.drain(with_sketch, self._note()):
+        if not self.harvest.drain(with_sketch, self._note()):
             self.deferred += 1
             return keep
-        self._pending += 1
         # From here on the round is over, whatever the agent says.
         closed = keep._replace(closed=True)
         if self.agent is None:
@@ -225,42 +213,8 @@ class Session:
         self._loaded = keys
         self._digest = self._rows.digest(keys)
 
-    def _note(self) -> _Note:
-        return _Note(self._version, self._round_steps, tuple(self._slots.keys))
-
-    def _collect(self, agent: Agent | None = None) -> None:
-        drained = self.estimator.collect()
-        if drained is None:
-            return
-        self._pending -= 1
-        agent = agent or self.agent
-        if drained.note is not None and agent is not None:
-            parts = self._parts(drained)
-            if parts is not None:
-                agent.put(parts)
-                self.rounds_put += 1
-
-    def _parts(self, drained: Drained) -> RoundParts | None:
-        note: _Note = drained.note
-        labelled = drained.moments.n.any(axis=1)
-        self._sketch_rows |= labelled
-        used = self._sketch_rows if drained.sketch is not None else labelled
-        rows = np.flatnonzero(used)
-        if drained.sketch is not None:
-            self._sketch_rows = np.zeros_like(self._sketch_rows)
-        if not len(rows):
-            return None
-        names = tuple(str(note.keys[row]) for row in rows)
-        self.seen |= frozenset(names)
-        return RoundParts(
-            version=note.version,
-            steps=note.steps,
-            workloads=names,
-            slopes=drained.slopes[rows],
-            intercepts=drained.intercepts[rows],
-            moments=drained.moments.take(rows),
-            sketch=drained.sketch.take(rows) if drained.sketch is not None else None,
-        )
+    def _note(self) -> Note:
+        return Note(self._version, self._round_steps, tuple(self._slots.keys))
 
     def _guarded(self, what: str, work: Callable[[], None]) -> None:
         try:
