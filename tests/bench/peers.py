@@ -36,7 +36,7 @@ OFFLINE = ("temperature per position", "batch line, keyed")
 
 @dataclass(frozen=True)
 class Result:
-    """Predictions [N, K] of a replay, and how long predicting and learning took, seconds."""
+    """Predictions [N, K] of a replay, and the processor time of predicting and learning, seconds."""
 
     predictions: Array
     seconds: float
@@ -48,10 +48,10 @@ def replay(trace: Trace, predictor: Predictor) -> Result:
     predictions, admitted, seconds = np.empty(trace.features.shape), np.full(trace.rows, trace.k), 0.0
     for rows in trace.steps():
         step = trace.features[rows], trace.workload[rows], request[rows]
-        start = time.perf_counter()
+        start = time.process_time()
         predictions[rows] = predictor.predict(*step)
         predictor.learn(*step, trace.accepted[rows], admitted[rows])
-        seconds += time.perf_counter() - start
+        seconds += time.process_time() - start
     return Result(predictions, seconds)
 
 
