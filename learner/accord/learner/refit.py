@@ -33,6 +33,16 @@ from .hierarchy import (
 from .information import Information
 from .monotone import solve_monotone
 
+MAX_VARIANCE_RATIO = 25.0
+"""No variance grows beyond this many times its prior: what is left of the prior keeps every system well conditioned."""
+
+OUTLIER = 5.0
+OUTLIER_VARIANCE_RATIO = 4.0
+OUTLIER_PASSES = 3
+LEAST_WEIGHT = 0.01
+"""A workload farther from the pair than OUTLIER standard deviations, taken at most twice as wide as their prior, counts
+less: with the inverse square of its distance, and never less than LEAST_WEIGHT."""
+
 MAX_SWEEPS = 50
 TOLERANCE = 1e-9
 """The sweep stops when its Newton decrement, in nats, has fallen to this."""
@@ -97,6 +107,12 @@ def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) ->
     try:
         system = _System(information, hierarchy, basis)
         status, sweeps = system.solve()
+        for _ in range(OUTLIER_PASSES):
+            looser = system.loosened()
+            if looser is None:
+                break
+            system = looser
+            status, sweeps = system.solve()
         fit = system.fit(status, sweeps)
     except np.linalg.LinAlgError:
         return _unusable(information, hierarchy, FitStatus.INDEFINITE)
@@ -106,21 +122,25 @@ def refit(information: Information, hierarchy: Hierarchy, basis: SplineBasis) ->
 class _System:
     """One refit: eliminated systems M m = r of every workload, and the search for the pair's shape around them."""
 
-    def __init__(self, information: Information, hierarchy: Hierarchy, basis: SplineBasis) -> None:
-        self.info, self.old, self.size = information, hierarchy, basis.size
+    def __init__(
+        self, information: Information, hierarchy: Hierarchy, basis: SplineBasis, looseness: Array | None = None
+    ) -> None:
+        self.info, self.old, self.basis, self.size = information, hierarchy, basis, basis.size
+        self.looseness = np.ones(len(information.c)) if looseness is None else looseness
         info, centre = information, hierarchy.centre
         self.tau = 1.0 / hierarchy.intercept_variance
         self.gain = 1.0 / (info.c + self.tau)
         # How a workload's (slopes, level) follows the part of its intercepts that eps may not take up, [W, K, F + 1].
         self.design = np.concatenate([info.B, info.c[:, :, None]], axis=2) * self.gain[:, :, None]
-        self.P = hierarchy.precision
-        self.H = self._eliminated(basis.unpack(info.A)) + np.diag(self.P)
+        self.P: Array = self.looseness[:, None] * hierarchy.precision
+        bound = self.P[:, :, None] * np.eye(self.size + 1)
+        self.H = self._eliminated(basis.unpack(info.A)) + bound
         np.linalg.cholesky(self.H)  # fails unless positive definite, which inv does not ask for
         self.covariance = np.linalg.inv(self.H).astype(np.float64, copy=False)
-        self.lean = self.covariance * self.P
+        self.lean = self.covariance * self.P[:, None, :]
         self.hyper = hyper_precision(self.size)
         # What each workload says of the pair's mean, its own deviation integrated out: P - P (M + P)^-1 P.
-        marginal = np.diag(self.P) - self.P[:, None] * self.lean
+        marginal = bound - self.P[:, :, None] * self.lean
         self.pair_covariance = np.linalg.inv(marginal.sum(axis=0) + np.diag(self.hyper))
         self.weight: Array = self.tau * self.design[:, :, -1].sum(axis=0) + 1.0 / SHAPE_VARIANCE
         self.share = (1.0 / self.weight) / (1.0 / self.weight).sum()
@@ -179,12 +199,35 @@ class _System:
         itself would move then [K].
         """
         pulled = _times(self.covariance, self.rest - self.tau * (shape @ self.design))
-        mean = self.pair_covariance @ (self.P * pulled.sum(axis=0) + self.hyper_pull)
+        mean = self.pair_covariance @ ((self.P * pulled).sum(axis=0) + self.hyper_pull)
         m = pulled + self.lean @ mean
         pull = self.shape_pull - self.tau * _times(self.design, m).sum(axis=0)
         # A common shift of shape is a shift of every level: the sum is held at 0 by a Lagrange multiplier.
         step: Array = (pull - self.share @ pull) / self.weight - shape
         return shape, mean, m, step
+
+    def loosened(self) -> _System | None:
+        """The same system with outliers held less tightly; None when there are none, or too little would hold them."""
+        weight = self._outlier_weight()
+        if np.array_equal(weight, self.looseness):
+            return None
+        try:
+            return _System(self.info, self.old, self.basis, weight)
+        except np.linalg.LinAlgError:
+            return None
+
+    def _outlier_weight(self) -> Array:
+        """How much of the prior's strength each workload keeps, [W]: 1, and less the farther beyond OUTLIER it lies.
+
+        Weights of a redescending kind (after Huber 1964) on the largest standardised distance from the pair's mean. So
+        one workload that is nothing like the others, one that always rejects for example, neither drags the prior row
+        of unseen workloads along nor is itself held back by it.
+        """
+        prior = np.append(prior_slope_variance(self.size), LEVEL_VARIANCE)
+        scale = np.sqrt(np.clip(1.0 / self.old.precision, prior, OUTLIER_VARIANCE_RATIO * prior))
+        distance = (np.abs(self.m - self.mean) / scale).max(axis=1)
+        weight: Array = np.maximum((OUTLIER / np.maximum(distance, OUTLIER)) ** 2, LEAST_WEIGHT)
+        return weight
 
     def fit(self, status: FitStatus, sweeps: int) -> Fit:
         f = self.size
@@ -239,9 +282,12 @@ class _System:
         moved = (self.m - self.mean) ** 2 + self._apart()
         f, w = self.size, float(seen.sum())
         prior = np.append(prior_slope_variance(f), LEVEL_VARIANCE)
+        moved = self.looseness[:, None] * moved
         variance = (PRIOR_WORKLOADS * prior + moved[seen].sum(axis=0)) / (PRIOR_WORKLOADS + w)
+        variance = np.minimum(variance, MAX_VARIANCE_RATIO * prior)
         eps = intercepts - self.shape - self.m[:, f:]
-        each = (eps**2 + eps_variance)[seen].sum() / intercepts.shape[1]
+        each = (self.looseness[:, None] * (eps**2 + eps_variance))[seen].sum() / intercepts.shape[1]
+        eps_each = (PRIOR_WORKLOADS * INTERCEPT_VARIANCE + each) / (PRIOR_WORKLOADS + w)
         return replace(
             self.old,
             slopes=_servable(_ascending(self.mean[:f]), self.shape)[0],
@@ -249,7 +295,7 @@ class _System:
             shape=self.shape,
             slope_variance=variance[:f],
             level_variance=float(variance[f]),
-            intercept_variance=float((PRIOR_WORKLOADS * INTERCEPT_VARIANCE + each) / (PRIOR_WORKLOADS + w)),
+            intercept_variance=float(min(eps_each, MAX_VARIANCE_RATIO * INTERCEPT_VARIANCE)),
         )
 
 
