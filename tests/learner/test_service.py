@@ -348,3 +348,16 @@ def test_engines_that_were_silent_for_a_day_are_forgotten(store: Store) -> None:
     store.heartbeat(PAIR_ID, "odd/0", b"{")
     PairOwner(store, record, lease).forget_silent_engines()
     assert list(store.engines(PAIR_ID)) == ["new/0"]
+
+
+def test_more_pairs_than_fit_into_a_lease_are_taken_bit_by_bit(server: EmbeddedServer, store: Store) -> None:
+    """A thousand pairs under a short lease end in one learner's hands, none of them lost on the way."""
+    for i in range(1_000):
+        store.register(Pair(f"org/Target-{i}", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, 3), KNOTS)
+    membership = Membership(store, LearnerSettings(redis_url=server.url, lease_ms=1_500))
+    deadline = time.monotonic() + 60.0
+    while len(membership.owners) < 1_000 and time.monotonic() < deadline:
+        membership.rebalance()
+    assert len(membership.owners) == 1_000
+    assert {owner.lease.fence for owner in membership.owners.values()} == {1}
+    membership.leave()

@@ -217,8 +217,8 @@ def test_scripts_are_loaded_again(store: Store) -> None:
     assert store.acquire(PAIR, "me", 60_000) is not None
 
 
-def test_a_full_server_is_unavailable() -> None:
-    """A server without memory refuses the whole commit as an outage, writes nothing of it, and serves reads."""
+def test_a_full_server_takes_no_evidence_but_commits() -> None:
+    """Without memory evidence is refused as an outage, while leases and commits go on: only they make room."""
     with EmbeddedServer() as server, Store(connect(server.url)) as store:
         lease = store.acquire(PAIR, "me", 60_000)
         assert lease is not None
@@ -226,12 +226,10 @@ def test_a_full_server_is_unavailable() -> None:
         store.client.config_set("maxmemory", "1")
         with pytest.raises(StoreUnavailableError):
             store.append(PAIR, b"x")
-        with pytest.raises(StoreUnavailableError):
-            store.commit(lease, Commit("0-0", "1-0", b"body", b"", b"", 1, [Publication(1, b"t", b"e", 1)]))
-        assert store.load(PAIR).body is None
-        assert store.coefficients(PAIR) is None
-        assert store.history(PAIR, 1) == []
-        assert store.backlog(PAIR, "0-0") == (1, 1)
+        assert store.renew(lease, 60_000)
+        store.commit(lease, Commit("0-0", "1-0", b"body", b"", b"", 1, [Publication(1, b"t", b"e", 1)]))
+        assert store.load(PAIR).body == b"body"
+        assert store.backlog(PAIR, "0-0") == (0, None)
         store.client.config_set("maxmemory", "0")
 
 

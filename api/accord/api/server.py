@@ -45,8 +45,9 @@ def bind(host: str, port: int) -> socket.socket:
         except OSError:
             sock.close()
             raise
-    except OSError as error:
-        raise BindError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BindError(f"cannot listen on {host} port {port}: {why}") from None
     return sock
 
 

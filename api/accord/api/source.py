@@ -205,6 +205,8 @@ def _record(pair_id: str, body: bytes) -> PairRecord:
 def _status(value: bytes) -> dict[str, Any]:
     try:
         status = json.loads(value)
+        # JSON can name half a character, which no answer of ours could then be encoded with.
+        json.dumps(status, ensure_ascii=False, allow_nan=True).encode()
     except (ValueError, RecursionError):
         return {}
     return status if isinstance(status, dict) else {}

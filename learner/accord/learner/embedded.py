@@ -36,7 +36,7 @@ class EmbeddedServer:
 
     Args:
         data_dir: where the data live; one server at a time. A temporary directory, removed by `close`, by default.
-        port: a free one by default; it stays the same over restarts.
+        port: by default the one of the last start on these data if it is free, else any free one.
         options: more command-line options of the server.
 
     Raises:
@@ -63,6 +63,7 @@ class EmbeddedServer:
         else:
             self._dir = Path(data_dir).resolve()
         self._child: Child | None = None
+        self._last_port = self._dir / "port"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -111,12 +112,13 @@ class EmbeddedServer:
         self._dir.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + timeout_s
         for attempt in range(_PORT_TRIES):
-            port = self._port or _free_port()
+            port = self._port or (self._port_before() if attempt == 0 else None) or _free_port()
             begin = self._log_size()
             self._spawn(port)
             why = self._wait_ready(port, deadline)
             if not why:
                 self._port = port
+                self._last_port.write_text(f"{port}\n", encoding="ascii")
                 return self
             self.kill()
             log = self._log_since(begin)
@@ -144,6 +146,14 @@ class EmbeddedServer:
         """Stops the server and removes its temporary directory."""
         self.stop()
         self._remove()
+
+    def _port_before(self) -> int | None:
+        """The port of the last start on these data: engines that were told of it find the server again."""
+        try:
+            port = int(self._last_port.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+        return port if 1 <= port <= 65535 else None
 
     def _spawn(self, port: int) -> None:
         arguments = ["--bind", "127.0.0.1", "--port", str(port), "--dir", ".", "--daemonize", "no"]

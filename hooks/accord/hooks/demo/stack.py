@@ -14,6 +14,7 @@ import httpx
 from accord.learner.child import Child
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.errors import AccordError
+from accord.learner.store import safe_url
 
 
 class StackError(AccordError):
@@ -45,7 +46,11 @@ class Stack:
         port: int = 0,
     ) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "api.url").unlink(missing_ok=True)
+        except OSError as error:
+            raise StackError(f"{folder} cannot be used: {error.strerror or error}") from None
         self.server = None if redis_url else EmbeddedServer(folder / "store")
         self._given_url = redis_url
         self._ready = folder / "api.url"
@@ -140,7 +145,8 @@ class Stack:
                         return
                     why = f"/readyz answered {answer.status_code}"
             time.sleep(0.02)
-        raise StackError(f"the API at {self.api_url or self._host} {why}:\n{self.api.tail()}")
+        store = safe_url(self.redis_url)
+        raise StackError(f"the API at {self.api_url or self._host}, store {store}: {why}\n{self.api.tail()}")
 
 
 def default_folder() -> Path:

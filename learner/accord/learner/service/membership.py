@@ -7,7 +7,7 @@ import math
 import time
 
 from ..errors import AccordError
-from ..store import PairRecord, Store, StoreError, StoreUnavailableError
+from ..store import Lease, PairRecord, Store, StoreError, StoreUnavailableError
 from .owner import PairOwner
 from .settings import LearnerSettings
 
@@ -45,7 +45,8 @@ class Membership:
             self.give_back(pair_id)
         now = time.monotonic()
         for pair_id in sorted(set(records) - set(self.owners)):
-            if len(self.owners) >= share:
+            # Taking thousands of pairs takes long: what is held already must not lapse meanwhile.
+            if len(self.owners) >= share or time.monotonic() - now > self.settings.lease_ms / 6000.0:
                 break
             if now < self._aside.get(pair_id, now):
                 continue
@@ -61,19 +62,19 @@ class Membership:
         now = time.monotonic()
         if now - self._renewed >= self.settings.lease_ms / 3000.0:
             self._renewed = now
-            for pair_id, owner in list(self.owners.items()):
-                if not self._renew(owner):
-                    self.drop(pair_id, "the lease lapsed")
+            leases = [owner.lease for owner in self.owners.values()]
+            for lease in self._lost(leases):
+                self.drop(lease.pair_id, "the lease lapsed")
         return bool(self.owners)
 
-    def _renew(self, owner: PairOwner) -> bool:
+    def _lost(self, leases: list[Lease]) -> list[Lease]:
         try:
-            return self.store.renew(owner.lease, self.settings.lease_ms)
+            return self.store.renew_all(leases, self.settings.lease_ms)
         except StoreUnavailableError:
             raise
         except StoreError as error:
-            log.error("cannot renew the lease of %s: %s", owner.pair_id, error)
-            return False
+            log.error("cannot renew leases: %s", error)
+            return leases
 
     def set_aside(self, pair_id: str) -> None:
         """Gives back a pair that could not be learnt, and leaves it alone for a while."""
@@ -110,7 +111,8 @@ class Membership:
             if lease is None:
                 return
             try:
-                owner = PairOwner(self.store, record, lease, self.settings.lease_ms / 3000.0)
+                budget_s = self.settings.lease_ms / 3000.0
+                owner = PairOwner(self.store, record, lease, budget_s)
                 owner.forget_silent_engines()
             except AccordError:
                 self.store.release(lease)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from . import scripts
 from .base import Argument, Base
 from .errors import translated
@@ -42,6 +44,24 @@ class Leases(Base):
         """
         args: list[Argument] = [lease.owner, lease.fence, whole("ttl_ms", ttl_ms, 1)]
         return bool(self._run(scripts.RENEW, [PairKeys(lease.pair_id).lease], args))
+
+    @translated()
+    def renew_all(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+        """`renew` for many leases in one round trip (one each on a Cluster); those that lapsed or passed on.
+
+        Raises:
+            InvalidValue: for a TTL below 1.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        ttl = whole("ttl_ms", ttl_ms, 1)
+        if self.clustered or len(leases) < 2:
+            return [lease for lease in leases if not self.renew(lease, ttl)]
+        with self._client.pipeline(transaction=False) as pipe:
+            for lease in leases:
+                pipe.eval(scripts.RENEW, 1, PairKeys(lease.pair_id).lease, lease.owner, lease.fence, ttl)
+            # A key of a wrong type fails alone: that lease is lost, the others are not.
+            replies = pipe.execute(raise_on_error=False)
+        return [lease for lease, reply in zip(leases, replies, strict=True) if reply != 1]
 
     @translated()
     def release(self, lease: Lease) -> bool:

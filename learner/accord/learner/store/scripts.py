@@ -10,6 +10,9 @@ what a script stores needs a note in the changelog and a reader of both forms.
 
 from __future__ import annotations
 
+_HEAD = "#!lua flags=allow-oom\n"
+"""Scripts run without memory too: leases must be kept and commits made, for only a commit trims the stream."""
+
 _NOW = """
 local function now_ms()
   local t = redis.call('TIME')
@@ -17,11 +20,12 @@ local function now_ms()
 end
 """
 
-CLOCK = _NOW + "return now_ms()"
+CLOCK = _HEAD + _NOW + "return now_ms()"
 """KEYS any key of the node that is asked | ARGV none -> unix ms by that node's clock."""
 
 ACQUIRE = (
-    _NOW
+    _HEAD
+    + _NOW
     + """
 local now = now_ms()
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
@@ -41,7 +45,8 @@ The holder keeps its fence; whoever takes a lapsed or released lease, the former
 """
 
 RENEW = (
-    _NOW
+    _HEAD
+    + _NOW
     + """
 local now = now_ms()
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
@@ -52,16 +57,20 @@ return 1
 )
 """KEYS lease | ARGV owner, fence, ttl ms -> 1 when extended, 0 when it lapsed or passed to somebody else."""
 
-RELEASE = """
+RELEASE = (
+    _HEAD
+    + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'expires_ms', '0')
 return 1
 """
+)
 """KEYS lease | ARGV owner, fence -> 1 when the lease is free now, 0 when it passed to somebody else."""
 
 HOLDER = (
-    _NOW
+    _HEAD
+    + _NOW
     + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
 if not held[1] then return false end
@@ -73,7 +82,8 @@ return {held[1], held[2], held[3], string.format('%.0f', left)}
 """KEYS lease | ARGV none -> {owner, fence, expires_ms, ms left}, or nil when nobody holds the lease."""
 
 ANNOUNCE = (
-    _NOW
+    _HEAD
+    + _NOW
     + """
 local now = now_ms()
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
@@ -83,11 +93,12 @@ return 1
 )
 """KEYS learners | ARGV learner, ttl ms -> 1. Prunes the lapsed."""
 
-ALIVE = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now_ms()), '+inf')"
+ALIVE = _HEAD + _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now_ms()), '+inf')"
 """KEYS learners | ARGV none -> ids of the learners whose announcement has not lapsed."""
 
 COMMIT = (
-    _NOW
+    _HEAD
+    + _NOW
     + """
 local now = now_ms()
 local stored = redis.call('HMGET', KEYS[2], 'watermark', 'commit')
@@ -136,18 +147,19 @@ then for each publication: version, table, etag, published_ms, history entry
 or, with nothing written, {'fence', why}, {'watermark', the stored one}, {'version', which after which}.
 """
 
-BRING_BACK = """
+BRING_BACK = (
+    _HEAD
+    + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
 if #redis.call('XRANGE', KEYS[2], '-', '(' .. ARGV[3] .. '-0', 'COUNT', 1) > 0 then return 0 end
 local ahead = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', ARGV[4])
 if #ahead == 0 then return 0 end
--- Without memory this write fails as those below would, but before anything is gone.
-redis.call('HSET', KEYS[1], 'fence', held[2])
 redis.call('DEL', KEYS[2])
 for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], '*', unpack(entry[2])) end
 return #ahead
 """
+)
 """KEYS lease, rounds | ARGV owner, fence, limit ms, most entries -> how many entries were brought back to the present.
 
 For a stream whose newest ids lie in the future: Redis gives every later entry an id behind them. Once nothing below the
