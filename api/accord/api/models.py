@@ -109,6 +109,14 @@ class PairEffects(BaseModel):
     intercept_sd: Number
 
 
+class EngineInfluence(BaseModel):
+    """How much of what is known comes from one engine."""
+
+    engine: str
+    labels: Number = Field(description="Its labels that count now, faded")
+    set_aside: int = Field(description="Labels that do not count: they contradicted every other engine's")
+
+
 class PairDetail(BaseModel):
     """A pair: who takes part, what was learnt, and how far behind that is."""
 
@@ -127,6 +135,8 @@ class PairDetail(BaseModel):
     pair_effects: PairEffects | None
     workloads: list[WorkloadGlance]
     counters: dict[str, Any] = Field(description="What the learner counted: summaries, refusals by reason, fits, ...")
+    influence: list[EngineInfluence] = Field([], description="Engines that reported evidence recently")
+    carried: dict[str, Any] | None = Field(None, description="The known pair that this pair's first prior came from")
 
 
 class StandardErrors(BaseModel):
@@ -192,6 +202,9 @@ class WorkloadView(BaseModel):
     memory_labels: Number = Field(None, description="After this many new labels old evidence counts 1 / e")
     event_time_ms: int | None = Field(None, description="When evidence last came, unix milliseconds")
     held_back: dict[str, Number] | None = Field(None, description="Why the guard keeps an older row in force")
+    on_trial: CoefficientRow | None = Field(None, description="A large step that later labels must confirm first")
+    drift_alarms: int = Field(0, description="How often drift has shortened the memory")
+    drift_time_ms: int | None = Field(None, description="When it last did, unix milliseconds")
     calibration: Calibration
 
 

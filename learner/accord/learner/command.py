@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from .drift import check_river
 from .service.loop import LearnerService
 from .service.settings import LearnerSettings
 from .store import safe_url
@@ -20,6 +21,7 @@ def learner(
     lease_ms: Annotated[int | None, typer.Option(help="How long a silent learner keeps its pairs.")] = None,
 ) -> None:
     """Run one learner; start as many as you like, they share the pairs."""
+    check_river()
     settings = LearnerSettings.from_environment()
     if redis_url is not None:
         settings = replace(settings, redis_url=redis_url)

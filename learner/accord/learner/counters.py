@@ -19,6 +19,8 @@ class Counters:
         guarded: publications in which the guard kept a workload's old coefficients.
         fits: refits by how they ended.
         last_refusal: reason, detail and stream id of the newest refusal.
+        alarms: memories shortened, by detector; aside: labels set aside, because one engine contradicted the others.
+        returned: workloads whose last good coefficients came back.
     """
 
     summaries: int = 0
@@ -29,6 +31,9 @@ class Counters:
     refused: dict[str, int] = field(default_factory=dict)
     fits: dict[str, int] = field(default_factory=dict)
     last_refusal: dict[str, str] = field(default_factory=dict)
+    aside: int = 0
+    returned: int = 0
+    alarms: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, refusal: Refusal, entry_id: str) -> None:
         """Counts one refused summary."""
@@ -39,6 +44,10 @@ class Counters:
     def fitted(self, status: str) -> None:
         """Counts one refit."""
         self.fits[status] = self.fits.get(status, 0) + 1
+
+    def alarmed(self, detector: str) -> None:
+        """Counts one memory shortened."""
+        self.alarms[detector] = self.alarms.get(detector, 0) + 1
 
     def encode(self) -> bytes:
         """Canonical bytes."""

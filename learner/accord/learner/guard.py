@@ -52,15 +52,27 @@ def judge(acceptance: Array, old: Coefficients, new: Coefficients, basis: Spline
     The difference of each label's two losses has a mean and a variance over the labels; new coefficients are refused
     when the mean exceeds WORSE_BY_NOISE standard errors (a paired one-sided z-test).
     """
+    return verdict(*differences(acceptance, old, new, basis))
+
+
+def differences(
+    acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis
+) -> tuple[float, float, float]:
+    """Labels, and the sums over them of (log-loss of new - log-loss of old) and of its square: these add up."""
     before, after = Cells.of(acceptance, old, basis), Cells.of(acceptance, new, basis)
-    labels = float(before.labels.sum())
-    if labels < MIN_JUDGED_LABELS:
-        return Judgement(True, 0.0, float("inf"), labels)
     y, n = before.accepted, before.labels
     (old1, old0), (new1, new0) = before.loss(), after.loss()
-    difference = float((y * (new1 - old1) + (n - y) * (new0 - old0)).sum()) / labels
-    square = float((y * (new1 - old1) ** 2 + (n - y) * (new0 - old0) ** 2).sum()) / labels
-    noise = float(np.sqrt(max(square - difference**2, 0.0) / labels))
+    total = float((y * (new1 - old1) + (n - y) * (new0 - old0)).sum())
+    square = float((y * (new1 - old1) ** 2 + (n - y) * (new0 - old0) ** 2).sum())
+    return float(n.sum()), total, square
+
+
+def verdict(labels: float, total: float, square: float) -> Judgement:
+    """The word on sums of differences; see `judge`."""
+    if labels < MIN_JUDGED_LABELS:
+        return Judgement(True, 0.0, float("inf"), labels)
+    difference = total / labels
+    noise = float(np.sqrt(max(square / labels - difference**2, 0.0) / labels))
     return Judgement(difference <= WORSE_BY_NOISE * noise, difference, noise, labels)
 
 
@@ -78,8 +90,8 @@ def shortened(acceptance: Array, old: Coefficients, new: Coefficients, basis: Sp
             old.intercepts + t * (new.intercepts - old.intercepts),
             new.request_variance,
         )
-        verdict = judge(acceptance, old, between, basis)
-        if verdict.difference < -WORSE_BY_NOISE * verdict.noise:
+        judged = judge(acceptance, old, between, basis)
+        if judged.difference < -WORSE_BY_NOISE * judged.noise:
             return between
     return None
 
@@ -130,16 +142,16 @@ def proposal(state: PairState, served: CoefficientTable) -> Proposal:
         change = moved(sketch, old, new, state.basis)
         if known and change <= MATERIAL_PROBABILITY:
             continue
-        verdict = judge(sketch, old, new, state.basis)
-        shorter = None if verdict.promoted else shortened(sketch, old, new, state.basis)
+        judged = judge(sketch, old, new, state.basis)
+        shorter = None if judged.promoted else shortened(sketch, old, new, state.basis)
         if shorter is not None:
             proposed.rows[key] = shorter
             change = moved(sketch, old, shorter, state.basis)
             if known and change <= MATERIAL_PROBABILITY:
                 continue
-        elif not verdict.promoted:
+        elif not judged.promoted:
             proposed.rows[key] = old
-            proposed.held[key] = {"worse_by": verdict.difference, "noise": verdict.noise, "labels": verdict.labels}
-        if verdict.promoted or shorter is not None or not known:
+            proposed.held[key] = {"worse_by": judged.difference, "noise": judged.noise, "labels": judged.labels}
+        if judged.promoted or shorter is not None or not known:
             proposed.moved[key] = change if known and change != float("inf") else None
     return proposed

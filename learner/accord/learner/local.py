@@ -21,7 +21,7 @@ class LocalFit:
     """
 
     def __init__(self, pair: str, k: int, knots: tuple[float, ...]) -> None:
-        self.state = PairState(pair, k, knots)
+        self.state = PairState(pair, k, knots, river=False)
         self.refused = 0
         self._in_force = CoefficientTable.cold(pair, k, knots)
         self._rebased: CoefficientTable | None = None

@@ -11,7 +11,7 @@ from .calibration import Cells, metrics
 from .coefficients import CoefficientTable
 from .counters import Counters
 from .errors import Refusal
-from .guard import proposal
+from .pair_state import Folded
 from .refit import FitStatus
 from .sequences import Sequences
 from .state_codec import Learnt
@@ -22,6 +22,9 @@ TICK_MS = 250
 """Entries whose ids fall into the same quarter of a second are folded at once and followed by one refit."""
 
 PUBLISH_EVERY_MS = 1_000
+
+MAX_NOTES = 64
+"""Alarms, and engines that were set aside, of one publication's history: the newest, and the first."""
 
 Entry = tuple[str, bytes]
 
@@ -62,6 +65,16 @@ class PairLearner:
         published += self._fall_due(closed_tick)
         return published
 
+    def begin(self, closed_tick: int) -> list[Published]:
+        """Publishes a prior that was carried over, once, so that engines apply it before anything is learnt."""
+        learnt = self.learnt
+        if not learnt.carried or learnt.served.version:
+            return []
+        at_ms = closed_tick * TICK_MS
+        learnt.served = replace(learnt.served, version=1, published_ms=at_ms)
+        history = {"cause": "carried", "version": 1, "published_ms": at_ms, "carried": learnt.carried}
+        return [Published(learnt.served, json.dumps(history, separators=(",", ":"), allow_nan=False).encode())]
+
     @property
     def idle_until_tick(self) -> int | None:
         """The tick at whose end a waiting publication falls due, or None."""
@@ -73,12 +86,32 @@ class PairLearner:
         self.watermark = entries[-1][0]
         if admitted:
             state = self.learnt.state
-            state.fold(end_ms, admitted)
+            before = int(state.labels.sum())
+            folded = state.fold(end_ms, admitted)
+            self.counters.labels += int(state.labels.sum()) - before
             self.counters.fitted(state.status.value)
             self.sequences.forget(end_ms)
+            self._note(folded, end_ms)
             self._propose()
             if self.learnt.due and self._due_tick() <= tick:
                 yield self._publish(end_ms)
+
+    def _note(self, folded: Folded, end_ms: int) -> None:
+        """What a tick showed beside evidence: for the comparisons under way, for history and for the counters."""
+        learnt, state = self.learnt, self.learnt.state
+        learnt.probation.watch(folded.fresh, state, learnt.served)
+        for index, alarm in folded.alarms:
+            key = state.keys[index]
+            learnt.probation.changed(key, state.influence.reporting(index))
+            self.counters.alarmed(alarm.detector)
+            learnt.drift.append({"workload": key, "at_ms": end_ms, **alarm.to_dict()})
+        del learnt.drift[:-MAX_NOTES]
+        for item in folded.aside:
+            self.counters.aside += round(item.labels)
+            if item.engine in learnt.aside or len(learnt.aside) < MAX_NOTES:
+                of_engine = learnt.aside.setdefault(item.engine, {})
+                labels = of_engine.get(item.workload, {}).get("labels", 0.0) + item.labels
+                of_engine[item.workload] = {"labels": labels, "level": item.level, "slope": item.slope}
 
     def _admit(self, entry: Entry, end_ms: int) -> RoundSummary | None:
         entry_id, payload = entry
@@ -93,7 +126,6 @@ class PairLearner:
         state.reserve(summary.workloads)
         self.counters.summaries += 1
         self.counters.rounds += summary.rounds
-        self.counters.labels += summary.labels
         self.counters.rounds_missing += missing
         first = summary.first_seq
         known = self.learnt.lineage.get(summary.engine)
@@ -116,21 +148,26 @@ class PairLearner:
         if learnt.state.status is not FitStatus.CONVERGED:
             learnt.due = False
             return
-        proposed = proposal(learnt.state, learnt.served)
+        proposed = learnt.probation.propose(learnt.state, learnt.served, nominate=True)
         self.counters.guarded += len(set(proposed.held) - set(learnt.held))
         learnt.held, learnt.due = proposed.held, proposed.material
 
     def _publish(self, at_ms: int) -> Published:
         learnt, state = self.learnt, self.learnt.state
-        proposed = proposal(state, learnt.served)
+        proposed = learnt.probation.propose(state, learnt.served)
         candidate = state.table(learnt.served.version + 1, at_ms)
         table = replace(candidate, workloads=proposed.rows)
+        returned = {key: why for key, why in learnt.probation.returns.items() if key in proposed.moved}
+        self.counters.returned += len(returned)
         history = {
-            "cause": "refit",
+            "cause": "returned" if returned else "drift" if learnt.drift else "refit",
             "version": table.version,
             "published_ms": at_ms,
             "moved": proposed.moved,
             "held": proposed.held,
+            "returned": returned,
+            "drift": learnt.drift,
+            "aside": learnt.aside,
             "labels": dict(zip(state.keys, state.labels.tolist(), strict=True)),
             "metrics": {
                 key: metrics(Cells.of(state.arrays["acceptance"][index], table.workloads[key], state.basis))
@@ -138,7 +175,8 @@ class PairLearner:
             },
             "lineage": dict(sorted(learnt.lineage.items())),
         }
-        learnt.served, learnt.due, learnt.lineage = table, False, {}
+        learnt.probation.published(learnt.served, table, proposed.moved)
+        learnt.served, learnt.due, learnt.lineage, learnt.drift, learnt.aside = table, False, {}, [], {}
         return Published(table, json.dumps(history, separators=(",", ":"), allow_nan=False).encode())
 
 

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from .basis import Array, SplineBasis
 from .coefficients import MAX_WORKLOADS, Coefficients, CoefficientTable
+from .drift import PAIR_ROW, Alarm, DriftMonitor, residual_gradient
 from .errors import Reason, Refusal
 from .hierarchy import Hierarchy
+from .influence import Influence, SetAside
 from .information import Information
-from .moments import GRID
+from .moments import GRID, Moments
 from .refit import Fit, FitStatus, refit
 from .request_effect import VARIANCE_GRID
 from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch
@@ -25,6 +27,12 @@ MEMORY_LABELS = 50_000.0
 
 SKETCH_MEMORY_LABELS = 20_000.0
 """The same for sketches, which judge the recent past."""
+
+LEAST_MEMORY = 500.0
+"""An alarm shortens a memory to the labels that came since the change, but not below this."""
+
+SKETCH_AFTER_ALARM = 100.0
+"""Labels that a sketch keeps then: too few to hold a fit back in the name of what is over."""
 
 PER_WORKLOAD: dict[str, tuple[str, ...]] = {
     "A": ("P",),
@@ -45,6 +53,24 @@ PER_WORKLOAD: dict[str, tuple[str, ...]] = {
 }
 """Every float64 array of the state, with its dimensions behind W."""
 
+COUNTS = ("labels", "event_ms", "choice", "alarms", "alarm_ms")
+"""Every int64 array of the state, [W]."""
+
+
+@dataclass
+class Folded:
+    """What a tick brought beside evidence.
+
+    Attributes:
+        alarms: (workload index, alarm) for each memory that was shortened.
+        aside: what was set aside.
+        fresh: acceptance sketches [W, K, 64, 3] of this tick.
+    """
+
+    alarms: list[tuple[int, Alarm]]
+    aside: list[SetAside]
+    fresh: Array
+
 
 @dataclass
 class PairState:
@@ -55,9 +81,12 @@ class PairState:
         keys: workloads in order of first appearance, at most 64.
         hierarchy: the pair's own parameters.
         arrays: float64 [W, ...] by the names of `PER_WORKLOAD`.
+        drift, influence: what watches the evidence before it is learnt.
         labels: int64 [W], every label ever learnt; event_ms: int64 [W], when evidence last came.
+        alarms, alarm_ms: int64 [W], how often a memory was shortened, and when last.
         choice: int64 [W], index into the request-effect grid.
         status: of the last refit; refits: how many there were.
+        river: whether ADWIN watches too; an engine by itself does with the jump detector.
     """
 
     pair: str
@@ -69,14 +98,23 @@ class PairState:
     labels: npt.NDArray[np.int64] = field(init=False)
     event_ms: npt.NDArray[np.int64] = field(init=False)
     choice: npt.NDArray[np.int64] = field(init=False)
+    alarms: npt.NDArray[np.int64] = field(init=False)
+    alarm_ms: npt.NDArray[np.int64] = field(init=False)
+    drift: DriftMonitor = field(init=False)
+    influence: Influence = field(init=False)
     status: FitStatus = FitStatus.CONVERGED
     refits: int = 0
+    river: bool = True
 
     def __post_init__(self) -> None:
         self.basis = SplineBasis(self.knots)
         self.hierarchy = Hierarchy.cold(self.k, self.basis)
         self.arrays = {name: np.zeros(self.shape(name, 0)) for name in PER_WORKLOAD}
-        self.labels, self.event_ms, self.choice = (np.zeros(0, dtype=np.int64) for _ in range(3))
+        for name in COUNTS:
+            setattr(self, name, np.zeros(0, dtype=np.int64))
+        self.drift, self.influence = DriftMonitor(self.k, self.basis, river=self.river), Influence(MEMORY_LABELS)
+        keys, self.keys = self.keys, []
+        self.reserve(keys)
 
     def shape(self, name: str, workloads: int) -> tuple[int, ...]:
         """The shape of a state array for that many workloads."""
@@ -103,8 +141,11 @@ class PairState:
                 Reason.WORKLOADS, f"{len(new)} new workloads beside {len(self.keys)}; at most {MAX_WORKLOADS}"
             )
 
-    def fold(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> None:
+    def fold(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> Folded:
         """Adds the summaries of one tick, in stream order, and refits once.
+
+        Before anything is learnt, the residuals of the new labels at the last fit decide what each engine's labels
+        count, and whether the traffic has changed; a change shortens the memory of the workloads that it concerns.
 
         Args:
             tick_ms: end of the tick, unix milliseconds: the event time of what is learnt.
@@ -112,12 +153,18 @@ class PairState:
         """
         for summary in summaries:
             self.reserve(summary.workloads)
-        places = [self._rows(summary.workloads) for summary in summaries]
-        self._fade(places, summaries)
-        for rows, summary in zip(places, summaries, strict=True):
-            self._add(rows, summary)
-            self.event_ms[rows[summary.moments.n.sum(axis=1) > 0]] = tick_ms
+        parts, aside = self._weighed(tick_ms, summaries)
+        tick, new, sketch = self._sum(parts)
+        fit = self.arrays["slopes"], self.arrays["intercepts"]
+        alarms = self.drift.observe(tick, new, fit, self.labels, self.arrays["c"].sum(axis=1))
+        shortened = self._shorten(tick_ms, alarms)
+        self._fade(new, sketch.acceptance[..., 0].sum(axis=(1, 2)))
+        self.information.add_at(np.arange(len(self.keys)), tick)
+        for part in parts:
+            self._add(part)
+            self.event_ms[part.rows[part.moments.n.sum(axis=1) > 0]] = tick_ms
         self.refit()
+        return Folded(shortened, aside, sketch.acceptance)
 
     def refit(self) -> Fit:
         """One refit of every workload; an unusable one leaves the last fit in force."""
@@ -172,32 +219,122 @@ class PairState:
         # where they stand until a fit places them
         self.arrays["slopes"][-len(new) :] = self.hierarchy.slopes
         self.arrays["intercepts"][-len(new) :] = self.hierarchy.intercepts
-        for name in ("labels", "event_ms", "choice"):
+        for name in COUNTS:
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(len(new), dtype=np.int64)]))
+        self.drift.reserve(len(new))
+        self.influence.reserve(len(new))
 
     def _rows(self, keys: Sequence[str]) -> npt.NDArray[np.intp]:
         place = {key: row for row, key in enumerate(self.keys)}
         return np.array([place[key] for key in keys], dtype=np.intp)
 
-    def _fade(self, places: Sequence[npt.NDArray[np.intp]], summaries: Sequence[RoundSummary]) -> None:
-        new, sketched = np.zeros(len(self.keys)), np.zeros(len(self.keys))
-        for rows, summary in zip(places, summaries, strict=True):
-            np.add.at(new, rows, summary.moments.n.sum(axis=1))
-            if summary.sketch is not None:
-                np.add.at(sketched, rows, summary.sketch.acceptance[..., 0].sum(axis=(1, 2)))
+    def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> tuple[list[_Part], list[SetAside]]:
+        """Every summary with what it counts."""
+        parts, aside = [], list[SetAside]()
+        for summary in summaries:
+            rows, labels = self._rows(summary.workloads), summary.moments.n.sum(axis=1)
+            information = Information.of(summary.moments, *summary.information())
+            residuals = self._residuals(rows, information)
+            weights, reasons = self.influence.weigh(
+                summary.engine,
+                tick_ms,
+                rows,
+                labels,
+                residuals,
+                lambda row: self.drift.dispersion(1 + row),
+            )
+            aside += [
+                SetAside(summary.engine, summary.workloads[i], float(labels[i]), *why) for i, why in reasons.items()
+            ]
+            parts.append(_Part.of(rows, summary, information, weights))
+        return parts, aside
+
+    def _residuals(self, rows: npt.NDArray[np.intp], evidence: Information) -> Array:
+        """[R, 5] sums of r, v, r f, v f, v f f at the last fit."""
+        slopes, intercepts = self.arrays["slopes"][rows], self.arrays["intercepts"][rows]
+        g0, g1 = residual_gradient(evidence, self.basis, slopes, intercepts)
+        sums = (g1.sum(axis=1), evidence.c.sum(axis=1), g0[:, 0], evidence.B[..., 0].sum(axis=1), evidence.A[:, 0])
+        return np.stack(sums, axis=1)
+
+    def _sum(self, parts: Sequence[_Part]) -> tuple[Information, Array, Sketch]:
+        """Evidence, labels [W] and sketches of a tick, laid out over all workloads."""
+        w = len(self.keys)
+        tick, labels, sketch = Information.zeros(w, self.k, self.basis), np.zeros(w), Sketch.zeros(w, self.k)
+        for part in parts:
+            tick.add_at(part.rows, part.information)
+            np.add.at(labels, part.rows, part.moments.n.sum(axis=1))
+            if part.sketch is not None:
+                sketch.add_at(part.rows, part.sketch)
+        return tick, labels, sketch
+
+    def _shorten(self, tick_ms: int, alarms: Sequence[Alarm]) -> list[tuple[int, Alarm]]:
+        """Acts on alarms, each workload at most once: what was known before the change hardly counts any more."""
+        concerned: dict[int, Alarm] = {}
+        for alarm in alarms:
+            rows = range(len(self.keys)) if alarm.row == PAIR_ROW else [alarm.row - 1]
+            for index in rows:
+                if alarm.row != PAIR_ROW or self.drift.follows(index, alarm):
+                    concerned.setdefault(index, alarm)
+        for index, alarm in concerned.items():
+            n = float(self.arrays["n"][index].sum())
+            own = alarm.labels if alarm.row != PAIR_ROW else 0.0
+            memory = min(max(own, LEAST_MEMORY), float(self.arrays["memory"][index]))
+            self.arrays["memory"][index] = memory
+            self._keep(index, min(1.0, memory / max(n, 1.0)))
+            self.drift.forget(index)
+            self.alarms[index] += 1
+            self.alarm_ms[index] = tick_ms
+        return list(concerned.items())
+
+    def _keep(self, index: int, share: float) -> None:
+        """Keeps a share of what is known of a workload, and less of its sketches."""
+        for name in ("A", "B", "c", "e0", "e1", "n", "y", "loss"):
+            self.arrays[name][index] *= share
+        self.influence.records[:, index, 0] *= share
+        sketched = float(self.arrays["acceptance"][index, ..., 0].sum())
+        for name in ("acceptance", "survival"):
+            self.arrays[name][index] *= min(1.0, SKETCH_AFTER_ALARM / max(sketched, 1.0))
+
+    def _fade(self, new: Array, sketched: Array) -> None:
         kept = np.exp(-new / self.arrays["memory"])
+        self.arrays["memory"] = np.minimum(self.arrays["memory"] + new, MEMORY_LABELS)
         self.information.scale(kept)
+        self.influence.fade(kept)
         for name in ("n", "y", "loss"):
             self.arrays[name] *= kept[:, None]
         kept = np.exp(-sketched / SKETCH_MEMORY_LABELS)[:, None, None, None]
         for name in ("acceptance", "survival"):
             self.arrays[name] *= kept
 
-    def _add(self, rows: npt.NDArray[np.intp], summary: RoundSummary) -> None:
-        m = summary.moments
-        self.information.add_at(rows, Information.of(m, *summary.information()))
+    def _add(self, part: _Part) -> None:
         for name in ("n", "y", "loss"):
-            np.add.at(self.arrays[name], rows, getattr(m, name))
-        np.add.at(self.labels, rows, np.rint(m.n.sum(axis=1)).astype(np.int64))
-        if summary.sketch is not None:
-            self.sketch.add_at(rows, summary.sketch)
+            np.add.at(self.arrays[name], part.rows, getattr(part.moments, name))
+        np.add.at(self.labels, part.rows, np.rint(part.moments.n.sum(axis=1)).astype(np.int64))
+        if part.sketch is not None:
+            self.sketch.add_at(part.rows, part.sketch)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A summary's sums, weighed, and the rows they belong to."""
+
+    rows: npt.NDArray[np.intp]
+    moments: Moments
+    information: Information
+    sketch: Sketch | None
+
+    @classmethod
+    def of(cls, rows: npt.NDArray[np.intp], summary: RoundSummary, information: Information, weights: Array) -> _Part:
+        moments, sketch = summary.moments, summary.sketch
+        if not np.all(weights == 1.0):
+            moments = Moments(**{name: _scaled(array, weights) for name, array in moments.arrays().items()})
+            information = Information(**{name: _scaled(array, weights) for name, array in information.arrays().items()})
+            if sketch is not None:
+                sketch = Sketch(_scaled(sketch.acceptance, weights), _scaled(sketch.survival, weights))
+        return cls(rows, moments, information, sketch)
+
+
+def _scaled(array: Array, weights: Array) -> Array:
+    """[W, ...] times [W]."""
+    scaled: Array = array * weights.reshape(-1, *(1,) * (array.ndim - 1))
+    return scaled

@@ -10,18 +10,22 @@ import numpy.typing as npt
 
 from .basis import check_knots
 from .coefficients import MAX_WORKLOADS, CoefficientTable
+from .drift import RING
 from .errors import Reason, Refusal
 from .hierarchy import Hierarchy
+from .influence import MAX_ENGINES
 from .moments import GRID
 from .packing import Packed, pack, unpack
 from .pair import check_k, check_pair_id
-from .pair_state import PER_WORKLOAD, PairState
+from .pair_state import COUNTS, PER_WORKLOAD, PairState
+from .probation import Probation
 from .refit import FitStatus
+from .wire import check_engine
 from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
-_COUNTS = ("labels", "event_ms", "choice")
+_WHOLE = {*COUNTS, "drift_filled", "drift_start", "engine_seen_ms", "engine_aside"}
 
 
 @dataclass
@@ -34,6 +38,9 @@ class Learnt:
         due: a material change waits for the publish interval.
         lineage: engine -> [boot, first round, last round] learnt since the last publication.
         held: workload -> why the guard keeps its served row.
+        probation: candidates, and rows to return to.
+        drift, aside: alarms, and engine -> workload -> what was set aside, since the last publication.
+        carried: where the prior of a pair that nobody had seen came from; empty when it started cold.
     """
 
     state: PairState
@@ -41,6 +48,10 @@ class Learnt:
     due: bool = False
     lineage: dict[str, list[Any]] = field(default_factory=dict)
     held: dict[str, dict[str, float]] = field(default_factory=dict)
+    probation: Probation = field(default_factory=Probation)
+    drift: list[dict[str, Any]] = field(default_factory=list)
+    aside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    carried: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def new(cls, pair: str, k: int, knots: tuple[float, ...]) -> Learnt:
@@ -58,13 +69,18 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "keys": state.keys,
         "status": state.status.value,
         "refits": state.refits,
+        "engines": state.influence.engines,
         "served": learnt.served.to_json().decode(),
         "due": learnt.due,
         "lineage": dict(sorted(learnt.lineage.items())),
         "held": dict(sorted(learnt.held.items())),
+        "probation": learnt.probation.to_dict(),
+        "drift": learnt.drift,
+        "aside": dict(sorted(learnt.aside.items())),
+        "carried": learnt.carried,
     }
     arrays: Packed = dict(state.arrays)
-    arrays |= {name: getattr(state, name) for name in _COUNTS}
+    arrays |= {name: getattr(state, name) for name in COUNTS}
     scalars = [hierarchy.level, hierarchy.level_variance, hierarchy.intercept_variance]
     arrays |= {
         "pair_slopes": hierarchy.slopes,
@@ -72,6 +88,11 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "pair_slope_variance": hierarchy.slope_variance,
         "pair_centre": hierarchy.centre,
         "pair_scalars": np.array(scalars),
+        **state.drift.arrays(),
+        **learnt.probation.arrays(state.k, state.basis.size),
+        "engine_seen_ms": state.influence.seen_ms,
+        "engine_aside": state.influence.aside,
+        "engine_records": state.influence.records,
     }
     return pack(MAGIC, meta, arrays)
 
@@ -92,6 +113,8 @@ def decode_learnt(data: bytes) -> Learnt:
         served = CoefficientTable.from_json(meta["served"].encode())
         learnt = Learnt(state, served, bool(meta["due"]), dict(meta["lineage"]), dict(meta["held"]))
         _fill(state, arrays)
+        _watch(state, meta["engines"], arrays)
+        _judged(learnt, meta, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Refusal(Reason.SCHEMA, f"state is not understood: {error!r:.200}") from None
     if (served.pair, served.k, served.knots) != (state.pair, state.k, state.knots):
@@ -102,7 +125,7 @@ def decode_learnt(data: bytes) -> Learnt:
 def _fill(state: PairState, arrays: Packed) -> None:
     w, f = len(state.keys), state.basis.size
     state.arrays = {name: _array(arrays, name, state.shape(name, w)) for name in PER_WORKLOAD}
-    for name in _COUNTS:
+    for name in COUNTS:
         setattr(state, name, _array(arrays, name, (w,)).astype(np.int64))
     if not np.all((state.choice >= 0) & (state.choice < GRID)):
         raise Refusal(Reason.OUT_OF_BOUNDS, "state array choice names no variance of the grid")
@@ -115,12 +138,39 @@ def _fill(state: PairState, arrays: Packed) -> None:
     state.hierarchy = Hierarchy(slopes, level, shape, slope_variance, centre, level_variance, intercept_variance)
 
 
+def _watch(state: PairState, engines: list[str], arrays: Packed) -> None:
+    """What watches the evidence: blocks of residuals, and the engines' records."""
+    w, drift, influence = len(state.keys), state.drift, state.influence
+    for name, array in drift.arrays().items():
+        setattr(drift, name.removeprefix("drift_"), _array(arrays, name, array.shape))
+    if not np.all((drift.start >= 0) & (drift.start <= drift.filled) & (drift.filled <= RING)):
+        raise Refusal(Reason.OUT_OF_BOUNDS, f"a ring of blocks holds 0 to {RING}")
+    influence.engines = [check_engine(engine) for engine in engines]
+    e = len(influence.engines)
+    if e > MAX_ENGINES or len(set(engines)) != e:
+        raise Refusal(Reason.SCHEMA, f"{e} engines, at most {MAX_ENGINES} and all distinct")
+    influence.seen_ms, influence.aside = (_array(arrays, f"engine_{name}", (e,)) for name in ("seen_ms", "aside"))
+    influence.records = _array(arrays, "engine_records", (e, w, influence.records.shape[2]))
+
+
+def _judged(learnt: Learnt, meta: dict[str, Any], arrays: Packed) -> None:
+    state, probation = learnt.state, meta["probation"]
+    trials, passed = (
+        _array(arrays, f"probation_{name}", (len(probation[name]), state.basis.size + state.k + 5))
+        for name in ("trials", "passed")
+    )
+    learnt.probation = Probation.of(probation, trials, passed, state.basis.size)
+    learnt.drift = [dict(alarm) for alarm in meta["drift"]]
+    learnt.aside = {str(engine): dict(of) for engine, of in meta["aside"].items()}
+    learnt.carried = dict(meta["carried"])
+
+
 def _array(arrays: Packed, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """A copy of an array that has the shape and the type that were written, and holds finite numbers."""
     found = arrays[name]
     if found.shape != shape:
         raise Refusal(Reason.SHAPE, f"state array {name} has shape {found.shape}, expected {shape}")
-    if found.dtype != (np.int64 if name in _COUNTS else np.float64):
+    if found.dtype != (np.int64 if name in _WHOLE else np.float64):
         raise Refusal(Reason.SCHEMA, f"state array {name} has type {found.dtype}")
     if not np.all(np.isfinite(found)):
         raise Refusal(Reason.NOT_FINITE, f"state array {name} holds NaN or infinity")

@@ -24,7 +24,15 @@ def pair_view(body: bytes | None, counters: bytes | None) -> dict[str, Any]:
     """
     counted = json.loads(Counters.decode(counters).encode())
     if body is None:
-        return {"workloads": [], "pair_effects": None, "fit_status": None, "labels": 0, "counters": counted}
+        return {
+            "workloads": [],
+            "pair_effects": None,
+            "fit_status": None,
+            "labels": 0,
+            "counters": counted,
+            "carried": None,
+            "influence": [],
+        }
     learnt = decode_learnt(body)
     state, h = learnt.state, learnt.state.hierarchy
     return {
@@ -39,7 +47,19 @@ def pair_view(body: bytes | None, counters: bytes | None) -> dict[str, Any]:
         "fit_status": state.status.value,
         "labels": int(state.labels.sum()),
         "counters": counted,
+        "carried": learnt.carried or None,
+        "influence": _influence(state),
     }
+
+
+def _influence(state: PairState) -> list[dict[str, Any]]:
+    """Each recent engine's labels that count, and those that were set aside because they contradicted the others."""
+    known = state.influence
+    counted = known.records[:, :, 0].sum(axis=1)
+    return [
+        {"engine": name, "labels": float(counted[i]), "set_aside": int(known.aside[i])}
+        for i, name in sorted(enumerate(known.engines), key=lambda item: item[1])
+    ]
 
 
 def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
@@ -70,6 +90,9 @@ def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
         "memory_labels": float(a["memory"][index]),
         "event_time_ms": int(state.event_ms[index]) or None,
         "held_back": learnt.held.get(key),
+        "on_trial": learnt.probation.trials[key].row.to_dict() if key in learnt.probation.trials else None,
+        "drift_alarms": int(state.alarms[index]),
+        "drift_time_ms": int(state.alarm_ms[index]) or None,
         "calibration": _calibration(state, index, served),
     }
 

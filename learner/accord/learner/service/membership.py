@@ -112,7 +112,7 @@ class Membership:
                 return
             try:
                 budget_s = self.settings.lease_ms / 3000.0
-                owner = PairOwner(self.store, record, lease, budget_s)
+                owner = PairOwner(self.store, record, lease, budget_s, carry=self.settings.carry)
                 owner.forget_silent_engines()
             except AccordError:
                 self.store.release(lease)

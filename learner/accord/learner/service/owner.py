@@ -7,6 +7,8 @@ import logging
 import time
 from itertools import groupby
 
+from ..carry import by_nearness, carried
+from ..coefficients import CoefficientTable
 from ..counters import Counters
 from ..errors import AccordError
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
@@ -32,6 +34,7 @@ class PairOwner:
         record: the registered pair.
         lease: held by this learner.
         budget_s: after this many seconds a step commits what it has, and leaves the rest for the next one.
+        carry: whether a pair that nobody has learnt may start from the nearest known pair's prior.
 
     Attributes:
         behind: whether the last step left something, for want of time.
@@ -41,13 +44,17 @@ class PairOwner:
         StateMismatchError: when it is another pair's.
     """
 
-    def __init__(self, store: Store, record: PairRecord, lease: Lease, budget_s: float = 1.0) -> None:
+    def __init__(
+        self, store: Store, record: PairRecord, lease: Lease, budget_s: float = 1.0, *, carry: bool = False
+    ) -> None:
         self.budget_s, self.behind = budget_s, False
         self.store, self.lease, self.pair_id = store, lease, record.pair.id
         stored = store.load(self.pair_id)
-        learnt = (
-            Learnt.new(self.pair_id, record.pair.k, record.knots) if stored.body is None else decode_learnt(stored.body)
-        )
+        if stored.body is not None:
+            learnt = decode_learnt(stored.body)
+        else:
+            learnt = Learnt.new(self.pair_id, record.pair.k, record.knots)
+            learnt = self._carried(learnt, record) if carry else learnt
         state = learnt.state
         if (state.pair, state.k, state.knots) != (self.pair_id, record.pair.k, record.knots):
             raise StateMismatchError(f"state of {self.pair_id} has K = {state.k} and knots {state.knots}")
@@ -81,7 +88,7 @@ class PairOwner:
         self._keep_to_the_present(entries, clock_ms)
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
-        published = self._advance(whole, closed)
+        published = self.learner.begin(clock_ms // TICK_MS) + self._advance(whole, closed)
         if not whole and not published:
             return 0
         learner = self.learner
@@ -125,6 +132,14 @@ class PairOwner:
             moved = self.store.bring_back(self.lease, limit_ms)
             if moved:
                 log.warning("%s: %d entries had ids in the future and were given ids of now", self.pair_id, moved)
+
+    def _carried(self, fresh: Learnt, record: PairRecord) -> Learnt:
+        known = {pair_id: (other.pair, other.knots) for pair_id, other in self.store.pairs().items()}
+        for pair_id in by_nearness(record.pair, record.knots, known):
+            served = self.store.coefficients(pair_id)
+            if served is not None and served.version > 0:
+                return carried(fresh, CoefficientTable.from_json(served.body))
+        return fresh
 
     def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:
         """The entries of ticks that are over and were read whole, and the tick before which nothing is unread."""

@@ -27,12 +27,14 @@ class LearnerSettings:
         learner_id: unique among learners; a new one for every start by default.
         lease_ms: how long a pair stays with a learner that says nothing; renewed three times as often.
         read_count: entries read from one pair in one go.
+        carry: whether a new pair may start from the prior of the nearest known one.
     """
 
     redis_url: str = DEFAULT_REDIS_URL
     learner_id: str = field(default_factory=_learner_id)
     lease_ms: int = 3_000
     read_count: int = 1_000
+    carry: bool = False
 
     def __post_init__(self) -> None:
         for name in BOUNDS:
@@ -40,7 +42,7 @@ class LearnerSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LearnerSettings:
-        """Reads ACCORD_REDIS_URL, ACCORD_LEARNER_LEASE_MS and ACCORD_LEARNER_READ_COUNT; empty ones count as unset.
+        """Reads ACCORD_REDIS_URL and ACCORD_LEARNER_LEASE_MS, _READ_COUNT and _CARRY (0 or 1); empty is unset.
 
         Raises:
             InvalidValue: naming the variable and its value.
@@ -49,6 +51,7 @@ class LearnerSettings:
             redis_url=environment.get("ACCORD_REDIS_URL") or DEFAULT_REDIS_URL,
             lease_ms=_whole(environment, "lease_ms", cls.lease_ms),
             read_count=_whole(environment, "read_count", cls.read_count),
+            carry=_flag(environment, "carry"),
         )
 
 
@@ -65,3 +68,11 @@ def _check(shown: str, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidValue(shown, value, f"must be a whole number from {low} to {high}")
     return value
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    variable = f"ACCORD_LEARNER_{name.upper()}"
+    text = environment.get(variable) or "0"
+    if text not in ("0", "1"):
+        raise InvalidValue(variable, text, "must be 0 or 1")
+    return text == "1"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.learner.strategies import Engine, some
+
+from accord.learner.carry import by_nearness, carried, fitted_to
+from accord.learner.coefficients import Coefficients, CoefficientTable
+from accord.learner.pair import DraftSampling, Method, Pair
+from accord.learner.service.owner import PairOwner
+from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
+from accord.learner.store import Publication, Store
+from accord.learner.wire import encode
+
+KNOTS = (0.0, 2.0)
+NEW = Pair("org/Target", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, 5)
+PRIOR = Coefficients(np.array([0.7, 0.1, 0.0]), np.array([0.6, 0.3, 0.1]), 0.1)
+
+
+@given(st.permutations(range(6)))
+@some
+def test_the_nearest_pair_comes_first_in_any_order(order: list[int]) -> None:
+    """Another K is nearer than another sampling mode, that nearer than another draft; other targets never count."""
+    others = [
+        replace(NEW, k=4),
+        replace(NEW, k=3),
+        replace(NEW, draft_sampling=DraftSampling.PROBABILISTIC),
+        replace(NEW, draft="org/Other"),
+        replace(NEW, target="org/Else"),
+        replace(NEW, method=Method.MTP),
+    ]
+    known = {others[i].id: (others[i], KNOTS) for i in order} | {NEW.id: (NEW, KNOTS)}
+    assert by_nearness(NEW, KNOTS, known) == [other.id for other in others[:4]]
+    assert by_nearness(NEW, (), known) == []
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+@some
+def test_positions_are_cut_or_repeated(known: int, k: int) -> None:
+    """Intercepts that both pairs have stay, and positions that only the new one has get the last known one."""
+    found = fitted_to(np.arange(float(known)), k)
+    assert found.tolist() == [float(min(i, known - 1)) for i in range(k)]
+
+
+def test_a_carried_state_is_centred_on_the_other_pairs_prior_and_survives_its_bytes() -> None:
+    """The fresh state's hierarchy and served prior are the other pair's, the request effect is not, and bytes agree."""
+    source = CoefficientTable("other", 7, PRIOR, {}, KNOTS, 9_000)
+    learnt = carried(Learnt.new(NEW.id, NEW.k, KNOTS), source)
+    served = learnt.served.row("code:greedy")
+    assert served.slopes.tolist() == PRIOR.slopes.tolist()
+    assert served.intercepts.tolist() == [0.6, 0.3, 0.1, 0.1, 0.1]
+    assert served.request_variance == 0.0
+    again = decode_learnt(encode_learnt(learnt))
+    assert again.carried == {"pair": "other", "version": 7, "published_ms": 9_000}
+    assert encode_learnt(again) == encode_learnt(learnt)
+
+
+def test_a_new_pair_is_served_the_nearest_prior_only_when_allowed(store: Store) -> None:
+    """With leave the first commit publishes the carried prior and its lineage; without it the pair starts cold."""
+    old = replace(NEW, k=3)
+    store.register(old, KNOTS)
+    lease = store.acquire(old.id, "test", 60_000)
+    assert lease is not None
+    owner = PairOwner(store, store.pairs()[old.id], lease)
+    engine = Engine(1, pair=old.id, requests=40)
+    assert owner.step([("1000-0", encode(engine.round(60)))], 5_000, 10)
+    taught = owner.learner.learnt.served
+
+    record = store.register(NEW, KNOTS)
+    lease = store.acquire(NEW.id, "test", 60_000)
+    assert lease is not None
+    assert PairOwner(store, record, lease).step([], 6_000, 10) == 0
+    new = PairOwner(store, record, lease, carry=True)
+    assert new.step([], 6_100, 10) == 1
+    assert new.step([], 9_000, 10) == 0
+    published = store.coefficients(NEW.id)
+    assert published is not None
+    table = CoefficientTable.from_json(published.body)
+    assert (table.version, table.published_ms) == (1, 6_000)
+    assert table.prior.slopes.tolist() == taught.prior.slopes.tolist()
+    (entry,) = store.history(NEW.id, 10)
+    assert json.loads(entry.entry)["carried"] == {
+        "pair": old.id,
+        "version": taught.version,
+        "published_ms": taught.published_ms,
+    }
+    again = PairOwner(store, record, lease, carry=True)
+    assert encode_learnt(again.learner.learnt) == encode_learnt(new.learner.learnt)
+    assert Publication(1, published.body, entry.entry, 6_000).etag == published.etag
