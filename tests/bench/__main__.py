@@ -6,7 +6,7 @@ import importlib
 import itertools
 import sys
 
-BENCHES = ("latency", "refit_ratio", "peers")
+BENCHES = ("latency", "refit_ratio", "peers", "host_cost")
 
 if __name__ == "__main__":
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
