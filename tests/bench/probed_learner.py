@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from accord.learner.drift import check_river
 from accord.learner.pair_learner import Entry, PairLearner, Published
 from accord.learner.service.loop import LearnerService
 from accord.learner.service.settings import LearnerSettings
@@ -38,6 +39,7 @@ def probe(out: Path) -> None:
 
     PairLearner.advance = timed_advance  # type: ignore[method-assign]
     Store.commit = timed_commit  # type: ignore[method-assign]
+    check_river()
     settings = LearnerSettings.from_environment()
     LearnerService(settings, Store(connect(settings.redis_url, role="learner"))).run()
 
