@@ -49,6 +49,9 @@ WARM_LABELS = 2_000
 
 WINDOWS = (1, 2, 4, 8)
 JUMP_SIGMAS = 5.0
+PAIR_JUMP_SIGMAS = 4.5
+"""For all workloads together: each must agree by itself before its memory is shortened."""
+
 JUMP_LOG_ODDS = 0.2
 REFERENCE = 4
 """Blocks before a window, at least."""
@@ -217,8 +220,9 @@ class DriftMonitor:
             if len(older) < max(REFERENCE, window):
                 break
             z = _score(newer, curvature, older, window)
+            sigmas = PAIR_JUMP_SIGMAS if row == PAIR_ROW else JUMP_SIGMAS
             # with few batches their scatter is not well known
-            if abs(z) > JUMP_SIGMAS * (1.0 + 1.0 / (len(older) // window)) and abs(_offset(newer)) > JUMP_LOG_ODDS:
+            if abs(z) > sigmas * (1.0 + 1.0 / (len(older) // window)) and abs(_offset(newer)) > JUMP_LOG_ODDS:
                 return Alarm(row, "jump", _offset(older), _offset(newer), float(newer[:, 2].sum()))
         return None
 
