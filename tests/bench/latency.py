@@ -91,6 +91,8 @@ def _drive(redis_url: str, api_url: str, rounds: int, pairs: int) -> dict[str, T
     for agent, _ in agents:
         agent.start()
     try:
+        # Every agent's long-poll is open before the first round, as in an engine that runs.
+        time.sleep(1.5)
         for parts in made:
             for (agent, line), part in zip(agents, parts, strict=True):
                 line.put.append(time.time())
@@ -152,6 +154,8 @@ def _instrument(agent: Agent, line: Timeline) -> None:
 
 def _report(lines: dict[str, Timeline], probed: list[dict[str, object]]) -> dict[str, tuple[float, float]]:
     legs: list[list[float]] = []
+    # The first version of each pair is the learner's own first refit in its life, with all that is loaded then.
+    probed = [item for item in probed if int(str(item["version"])) > 1]
     for item in probed:
         line, version = lines[str(item["pair"])], int(str(item["version"]))
         found = [i for i, (entry, _) in enumerate(line.landed) if entry == item["watermark"]]
