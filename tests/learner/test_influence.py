@@ -7,10 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.learner.fleet import KEYS, Fleet, K, Traffic
+from tests.learner.strategies import PAIR, Engine, with_moments
 
 from accord.learner.basis import Array
 from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, SHARES, Influence
 from accord.learner.moments import Moments
+from accord.learner.pair_state import PairState
 from accord.learner.state_codec import encode_learnt
 from accord.learner.summary import RoundSummary
 from accord.learner.views import pair_view
@@ -59,9 +61,9 @@ def test_a_change_that_most_engines_see_sets_nobody_aside_for_long() -> None:
     assert weights[-1] == 1.0
 
 
-@pytest.mark.parametrize("engines", [1, 2])
-def test_fewer_than_three_engines_cannot_be_told_apart(engines: int) -> None:
-    """Two engines that disagree both count in full, whatever they say."""
+@pytest.mark.parametrize("engines", [1, 2, 4])
+def test_fewer_than_five_engines_cannot_be_told_apart(engines: int) -> None:
+    """A few engines that disagree all count in full, whatever they say."""
     influence = known([0.0] * (engines - 1))
     assert weigh(influence, "other/0", 3.0, 1e9) == 1.0
 
@@ -150,3 +152,17 @@ def test_one_bad_engine_of_ten_moves_nobody_by_a_hundredth(kind: str, effect: fl
     assert sum(fair.learner.learnt.state.influence.aside) == 0
     assert set(fleet.learner.learnt.served.workloads) == set(KEYS)
     assert fleet.learner.learnt.state.k == K
+
+
+def test_labels_that_do_not_count_are_counted_all_the_same() -> None:
+    """What an engine sent and what the learner took in are equal, also where it was set aside or had its share."""
+    state = PairState(PAIR, 3, (0.0, 2.0))
+    engines = [Engine(i, name=f"e-{i}/0", requests=20) for i in range(8)]
+    sent = 0
+    for tick in range(6):
+        made = [engine.round(20) for engine in engines]
+        flipped = with_moments(made[0], g0=-20.0 * made[0].moments.g0, g1=0.9 * made[0].moments.n)
+        state.fold(250 * (tick + 1), [flipped, *made[1:]])
+        sent += sum(summary.labels for summary in made)
+    assert int(state.labels.sum()) == sent
+    assert state.influence.aside.sum() > 0

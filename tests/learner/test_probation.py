@@ -69,10 +69,10 @@ def test_a_candidate_that_later_labels_contradict_is_replaced() -> None:
 
 
 def test_an_alarm_excuses_only_where_several_engines_report() -> None:
-    """After drift three engines need no trial, fewer do."""
+    """After drift five engines need no trial, fewer do."""
     probation = Probation()
-    probation.changed("a:hot", 3)
-    probation.changed("b:hot", 2)
+    probation.changed("a:hot", 5)
+    probation.changed("b:hot", 4)
     assert probation.excused == {"a:hot"}
 
 

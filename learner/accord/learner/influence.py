@@ -1,6 +1,7 @@
 """How far one engine may move what the fleet knows: no more than its share, and not against the others' word.
 
-Two rules, both only where at least three engines report a workload, because two that disagree cannot be told apart:
+Two rules, both only where at least five engines report a workload: of fewer, an honest one that is merely different
+cannot be told from a faulty one:
 
 - share: an engine's labels count in full up to SHARES equal shares of a full memory, and less beyond;
 - agreement: an engine whose labels contradict the fit otherwise than the other engines' labels do is set aside
@@ -26,7 +27,7 @@ MAX_ENGINES = 64
 """Engines with a record, the most recent ones; in a larger fleet they stand for the others."""
 
 SHARES = 3.0
-LEAST_ENGINES = 3
+LEAST_ENGINES = 5
 ENGINE_MEMORY = 5_000.0
 """Own labels after which an engine's record of disagreement has faded to 1 / e."""
 

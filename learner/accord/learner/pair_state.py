@@ -82,7 +82,7 @@ class PairState:
         hierarchy: the pair's own parameters.
         arrays: float64 [W, ...] by the names of `PER_WORKLOAD`.
         drift, influence: what watches the evidence before it is learnt.
-        labels: int64 [W], every label ever learnt; event_ms: int64 [W], when evidence last came.
+        labels: int64 [W], every label ever taken in, whatever it counted; event_ms: int64 [W], when evidence last came.
         alarms, alarm_ms: int64 [W], how often a memory was shortened, and when last.
         choice: int64 [W], index into the request-effect grid.
         status: of the last refit; refits: how many there were.
@@ -309,16 +309,17 @@ class PairState:
     def _add(self, part: _Part) -> None:
         for name in ("n", "y", "loss"):
             np.add.at(self.arrays[name], part.rows, getattr(part.moments, name))
-        np.add.at(self.labels, part.rows, np.rint(part.moments.n.sum(axis=1)).astype(np.int64))
+        np.add.at(self.labels, part.rows, part.labels)
         if part.sketch is not None:
             self.sketch.add_at(part.rows, part.sketch)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A summary's sums, weighed, and the rows they belong to."""
+    """A summary's sums, weighed, the rows they belong to, and how many labels came, unweighed."""
 
     rows: npt.NDArray[np.intp]
+    labels: npt.NDArray[np.int64]
     moments: Moments
     information: Information
     sketch: Sketch | None
@@ -326,12 +327,13 @@ class _Part:
     @classmethod
     def of(cls, rows: npt.NDArray[np.intp], summary: RoundSummary, information: Information, weights: Array) -> _Part:
         moments, sketch = summary.moments, summary.sketch
+        came = np.rint(moments.n.sum(axis=1)).astype(np.int64)
         if not np.all(weights == 1.0):
             moments = Moments(**{name: _scaled(array, weights) for name, array in moments.arrays().items()})
             information = Information(**{name: _scaled(array, weights) for name, array in information.arrays().items()})
             if sketch is not None:
                 sketch = Sketch(_scaled(sketch.acceptance, weights), _scaled(sketch.survival, weights))
-        return cls(rows, moments, information, sketch)
+        return cls(rows, came, moments, information, sketch)
 
 
 def _scaled(array: Array, weights: Array) -> Array:
