@@ -58,7 +58,7 @@ def metrics(cells: Cells) -> dict[str, float | None]:
         return {"log_loss": None, "ece": None, "auc": None, "brier": None}
     p, n, y = cells.probability, cells.labels, cells.accepted
     if_accepted, if_rejected = cells.loss()
-    place = np.minimum((p * ECE_BINS).astype(np.intp), ECE_BINS - 1)
+    place = probability_bin(p)
     gap = np.bincount(place, weights=n * p - y, minlength=ECE_BINS)
     return {
         "log_loss": float((y * if_accepted + (n - y) * if_rejected).sum() / total),
@@ -88,7 +88,7 @@ def auc(score: Array, positive: Array, negative: Array) -> float | None:
 
 def reliability(cells: Cells) -> list[dict[str, float]]:
     """The reliability diagram: for each non-empty probability bin labels, mean prediction and accepted share."""
-    place = np.minimum((cells.probability * ECE_BINS).astype(np.intp), ECE_BINS - 1)
+    place = probability_bin(cells.probability)
     sums = [cells.labels, cells.labels * cells.probability, cells.accepted]
     count, predicted, accepted = (_binned(place, s) for s in sums)
     return _bins(count, predicted, accepted, name="labels", outcome="accepted")
@@ -142,6 +142,11 @@ def report(acceptance: Array, survival: Array, row: Coefficients, basis: SplineB
         "accepted_per_step": accepted_per_step(survival),
         "positions": positions(acceptance, cells),
     }
+
+
+def probability_bin(p: Array) -> npt.NDArray[np.intp]:
+    """The bin of each probability, ECE_BINS of equal width on [0, 1]; 1 belongs to the last."""
+    return np.minimum((p * ECE_BINS).astype(np.intp), ECE_BINS - 1)
 
 
 def _binned(place: npt.NDArray[np.intp], weights: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accord.learner.basis import Array
-from accord.learner.calibration import ECE_BINS
+from accord.learner.calibration import ECE_BINS, probability_bin
 from accord.learner.evaluate.trace import Trace
 from accord.learner.evaluate.vllm_rule import VllmRule
 
@@ -41,7 +41,7 @@ class Score:
     def add(self, p: Array, y: Array) -> None:
         """Adds labels y [N] (0 or 1) with their predictions p [N]."""
         q = np.clip(p, _TINY, 1.0 - _TINY)
-        place = np.minimum((q * ECE_BINS).astype(np.intp), ECE_BINS - 1)
+        place = probability_bin(q)
         self.labels += len(y)
         self.accepted += float(y.sum())
         self.loss -= float(np.where(y > 0, np.log(q), np.log1p(-q)).sum())

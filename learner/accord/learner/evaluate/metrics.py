@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..basis import Array
+from ..calibration import ECE_BINS
 from ..errors import InvalidValue
 
-ECE_BINS = 20
 METRICS = ("log_loss", "ece", "auc", "brier")
 
 Mask = npt.NDArray[np.bool_]
