@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -18,8 +19,11 @@ from .errors import AccordError
 
 GROUP = "accord.commands"
 DISTRIBUTION = "accord"
-EXIT_REFUSED = 2
+EXIT_REFUSED = AccordError.exit_code
 """Exit code for what the caller can mend: a bad value, an unreadable file, a missing extra."""
+
+COMPLETING = "_ACCORD_COMPLETE"
+"""Set by a shell that asks for completions."""
 
 _EXTRA = re.compile(r"(?P<name>[A-Za-z0-9._-]+).*;.*extra\s*==\s*[\"'](?P<extra>[a-z]+)[\"']")
 _COLLECTIONS = {"all", "test"}
@@ -45,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         get_command(build_app()).main(args=None if arguments is None else list(arguments), prog_name="accord")
     except AccordError as error:
         typer.echo(f"accord: {' '.join(str(error).split())}", err=True)
+        sys.exit(error.exit_code)
     except ImportError as error:
         # A command may import its extra only once it runs. Anything else that is missing is a fault of ours.
         if (extra := extra_of(error.name)) is None:
@@ -55,9 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def build_app() -> typer.Typer:
     """The application, with a light stand-in for every declared command."""
-    app = typer.Typer(name="accord", add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(name="accord", no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback()(_root)
+    completed = _completed() if COMPLETING in os.environ else None
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
+        if entry.name == completed and _completable(app, entry):
+            continue
         settings = dict(_PASS_EVERYTHING_ON)
         register = app.command(entry.name, help=summary(entry), add_help_option=False, context_settings=settings)
         register(_runner(entry))
@@ -114,9 +122,37 @@ def _runner(entry: metadata.EntryPoint) -> Callable[[typer.Context], None]:
     return run
 
 
-def _load(entry: metadata.EntryPoint) -> typer.Typer:
+def _completed() -> str | None:
+    """The command whose options or arguments a shell wants completed."""
+    words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return words.split()[1] if len(words.split()) > 1 else None
+
+
+def _completable(app: typer.Typer, entry: metadata.EntryPoint) -> bool:
+    """Adds the command itself, whose options the shell asks for; False when it cannot be loaded."""
     try:
-        command = entry.load()
+        command = _loaded(entry)
+    except (AccordError, ImportError):
+        return False
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=entry.name)
+    else:
+        app.command(entry.name)(command)
+    return True
+
+
+def _load(entry: metadata.EntryPoint) -> typer.Typer:
+    command = _loaded(entry)
+    if isinstance(command, typer.Typer):
+        return command
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    return app
+
+
+def _loaded(entry: metadata.EntryPoint) -> Any:
+    try:
+        return entry.load()
     except (ImportError, AttributeError) as error:
         name = error.name if isinstance(error, ImportError) else None
         if (extra := extra_of(name)) is not None:
@@ -124,11 +160,6 @@ def _load(entry: metadata.EntryPoint) -> typer.Typer:
         if source_of(entry.module) is not None:
             raise
         raise MissingExtraError(f"the command {entry.name} is not part of this installation") from None
-    if isinstance(command, typer.Typer):
-        return command
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(command)
-    return app
 
 
 def source_of(module: str) -> Path | None:

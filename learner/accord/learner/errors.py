@@ -6,7 +6,13 @@ from enum import StrEnum
 
 
 class AccordError(Exception):
-    """Base of every error that accord raises on purpose."""
+    """Base of every error that accord raises on purpose.
+
+    Attributes:
+        exit_code: what a command ends with when it fails so; 2 for what the caller can mend.
+    """
+
+    exit_code = 2
 
 
 class Reason(StrEnum):

@@ -1,0 +1,188 @@
+"""The api over HTTP, as the commands use it: every failure is one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from .failures import CommandError, Exit, of_status
+
+DEFAULT_URL = "http://127.0.0.1:8790"
+TIMEOUT_S = 15.0
+STREAM_SILENCE_S = 30.0
+"""The api sends a heartbeat every ten seconds."""
+
+MAX_ANSWER_BYTES = 64 << 20
+MAX_TOKEN_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A successful answer: its JSON, and its ETag or None."""
+
+    body: Any
+    etag: str | None
+
+
+class Api:
+    """A client of one api.
+
+    Args:
+        url: http or https.
+        token: bearer token, or None.
+        ca_file: certificates to trust instead of the system's, or None.
+        timeout_s: for each of connecting, sending and the silence of the server.
+
+    Raises:
+        CommandError: for a URL that is none.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, ca_file: Path | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.url = url.rstrip("/")
+        if not _is_web(self.url):
+            raise CommandError(f"url = {url!r:.120}: must start with http:// or https://", Exit.REFUSED)
+        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            verify: Any = True if ca_file is None else httpx.create_ssl_context(verify=str(ca_file))
+            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=verify)
+        except (OSError, httpx.InvalidURL, UnicodeError, ValueError) as error:
+            raise CommandError(f"url = {url!r:.120}, ca_file = {ca_file}: {error}", Exit.REFUSED) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._client.close()
+
+    def get(self, path: str, **query: Any) -> Answer:
+        """One GET; parameters that are None are left out."""
+        return self._call("GET", path, params=_given(query))
+
+    def find(self, path: str, **query: Any) -> Answer | None:
+        """GET that may find nothing: None for a 404."""
+        try:
+            return self.get(path, **query)
+        except CommandError as error:
+            if error.exit_code == Exit.UNKNOWN:
+                return None
+            raise
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, if_match: str | None = None
+    ) -> Answer:
+        """POST, PUT or DELETE with a JSON body and, where the route wants it, If-Match."""
+        headers = {"If-Match": if_match} if if_match is not None else {}
+        return self._call(method, path, json=_given(body) if body is not None else None, headers=headers)
+
+    def raw(self, path: str, **query: Any) -> bytes:
+        """The bytes of an answer."""
+        with self._reported():
+            response = self._client.get(path, params=_given(query))
+            _check(response)
+            return response.content
+
+    def lines(self, path: str, **query: Any) -> Iterator[str]:
+        """The lines of a stream until the server ends it.
+
+        Raises:
+            CommandError: UNREACHABLE when the stream breaks or falls silent.
+        """
+        with self._reported():
+            timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
+            headers = {"Accept": "text/event-stream"}
+            with self._client.stream("GET", path, params=_given(query), timeout=timeout, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                _check(response)
+                yield from response.iter_lines()
+
+    def _call(self, method: str, path: str, **how: Any) -> Answer:
+        with self._reported():
+            response = self._client.request(method, path, **how)
+            _check(response)
+            if len(response.content) > MAX_ANSWER_BYTES:
+                raise CommandError(f"{self.url} answered more than {MAX_ANSWER_BYTES} bytes", Exit.UNREACHABLE)
+            try:
+                return Answer(json.loads(response.content), response.headers.get("etag"))
+            except (ValueError, RecursionError):
+                raise CommandError(f"{self.url} did not answer JSON: is it accord's api?", Exit.UNREACHABLE) from None
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            why = str(error) or type(error).__name__
+            raise CommandError(f"{self.url} does not answer: {why}", Exit.UNREACHABLE) from None
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise CommandError(f"url = {self.url!r:.120}: {error}", Exit.REFUSED) from None
+
+
+def segment(text: str) -> str:
+    """A value as one segment of a path.
+
+    >>> segment("chat:hot"), segment("../x")
+    ('chat:hot', '..%2Fx')
+    """
+    return quote(text, safe=":")
+
+
+def read_token(file: Path | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """The token: from a file, else from ACCORD_API_TOKEN, else None.
+
+    Raises:
+        CommandError: for a file that cannot be read, or a token that no header can carry. It is never shown.
+    """
+    env = os.environ if environ is None else environ
+    where, text = "ACCORD_API_TOKEN", env.get("ACCORD_API_TOKEN", "")
+    if file is not None:
+        where = f"token_file = '{file}'"
+        try:
+            with file.open("rb") as opened:
+                text = opened.read(MAX_TOKEN_BYTES + 1).decode("utf-8", "replace")
+        except OSError as error:
+            raise CommandError(f"{where}: {error.strerror or error}", Exit.REFUSED) from None
+    token = text.strip()
+    if file is not None and not token:
+        raise CommandError(f"{where}: is empty", Exit.REFUSED)
+    if len(token) > MAX_TOKEN_BYTES or not all("!" <= letter <= "~" for letter in token):
+        raise CommandError(f"{where}: a token is printable ASCII on one line", Exit.REFUSED)
+    return token or None
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _check(response: httpx.Response) -> None:
+    if response.is_success:
+        return
+    status = response.status_code
+    try:
+        error = response.json()["error"]
+        field, value = error.get("field"), error.get("value")
+        about = f"{field} = {value}: " if field and value is not None else f"{field}: " if field else ""
+        message = f"{about}{error['message']}"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        message = f"{response.url} answered status {status}: is it accord's api?"
+    hint = {401: " (give a token with --token-file or ACCORD_API_TOKEN)"}.get(status, "")
+    raise CommandError(f"{message}{hint}", of_status(status))

@@ -1,0 +1,208 @@
+"""The operators' commands that only read, against a running api."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
+from tests.api.test_pairs import learnt
+
+from accord.api.cli.client import read_token
+from accord.api.cli.failures import CommandError, Exit
+from accord.api.cli.options import seconds
+from accord.learner.cli import main
+from accord.learner.pair import DraftSampling, Method, Pair
+from accord.learner.store import Store
+
+WORKLOAD = "code:greedy"
+
+
+class Cli:
+    """Runs `accord` in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], url: str) -> None:
+        self.capsys, self.url = capsys, url
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments, "--url", self.url])
+        out, err = self.capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    def json(self, *arguments: str) -> Any:
+        """What a command prints with --json."""
+        code, out, err = self(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+
+@pytest.fixture
+def cli(api: RunningApi, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The commands, pointed at the running api."""
+    return Cli(capsys, api.url)
+
+
+@pytest.fixture
+def known(publisher: Publisher) -> Publisher:
+    """A pair with one learnt workload, version 1 in force."""
+    publisher.publish(learnt(publisher.table(1, code_greedy=0.4)), code_greedy=0.4)
+    return publisher
+
+
+def test_pairs_are_listed(cli: Cli, known: Publisher) -> None:
+    """`accord pairs` lists every pair with its version, as a table and as JSON."""
+    assert [item["id"] for item in cli.json("pairs")] == [PAIR.id]
+    code, out, _ = cli("pairs")
+    assert code == 0
+    assert PAIR.id in out
+
+
+def test_a_pair_is_shown_by_any_part_of_its_id(cli: Cli, known: Publisher, store: Store) -> None:
+    """A part of an id will do while it names one pair only; otherwise the command says which could be meant."""
+    assert cli.json("show", "target-8b")["id"] == PAIR.id
+    store.register(Pair("meta/Target-8B", "other", Method.EAGLE, DraftSampling.GREEDY, 3), KNOTS)
+    code, out, err = cli("show", "target-8b")
+    assert (code, out) == (Exit.REFUSED, "")
+    assert "could be any of 2" in err
+    assert cli.json("show", PAIR.id)["id"] == PAIR.id
+
+
+def test_an_unknown_pair(cli: Cli, known: Publisher) -> None:
+    """A pair that nobody registered ends with its own exit code, and names what was asked for."""
+    code, out, err = cli("show", "nobody")
+    assert (code, out, err.count("\n")) == (Exit.UNKNOWN, "", 1)
+    assert "pair = 'nobody'" in err
+
+
+def test_a_workload_is_shown(cli: Cli, known: Publisher) -> None:
+    """`accord show PAIR WORKLOAD` prints coefficients with their standard errors."""
+    found = cli.json("show", PAIR.id, WORKLOAD)
+    assert found["coefficients"]["intercepts"] == [0.4, 0.4, 0.4]
+    code, out, _ = cli("show", PAIR.id, WORKLOAD)
+    assert code == 0
+    assert "intercept 2" in out
+    assert "0.25" in out
+
+
+def test_a_malformed_workload(cli: Cli, known: Publisher) -> None:
+    """The api's refusal is shown in one line with field and value."""
+    code, _, err = cli("show", PAIR.id, "Code")
+    assert (code, err.count("\n")) == (Exit.REFUSED, 1)
+    assert "key = Code" in err
+
+
+def test_engines_show_how_far_they_are_behind(cli: Cli, known: Publisher, store: Store) -> None:
+    """`accord engines` shows what each engine applies, and how many versions that is behind."""
+    status = json.dumps({"version": 0, "time_ms": store.clock_ms(PAIR.id), "state": "READY\x1b[31m"}).encode()
+    store.heartbeat(PAIR.id, "engine-1", status)
+    assert cli.json("engines", PAIR.id)[0]["version"] == 0
+    code, out, _ = cli("engines", PAIR.id)
+    assert code == 0
+    assert "READY" in out
+    assert "\x1b" not in out
+
+
+def test_export_csv_and_parquet_agree(cli: Cli, known: Publisher, tmp_path: Path) -> None:
+    """Both forms carry the same tidy rows: a coefficient each, the prior's with an empty workload."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name in ("c.csv", "c.parquet"):
+        code, out, err = cli("export", PAIR.id, "--output", str(tmp_path / name))
+        assert (code, out) == (0, ""), err
+    with (tmp_path / "c.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    table = parquet.read_table(tmp_path / "c.parquet").to_pylist()
+    assert len(rows) == len(table) == 2 * (1 + len(KNOTS) + PAIR.k + 1)
+    for row, other in zip(rows, table, strict=True):
+        assert (row["workload"], row["term"], int(row["index"])) == (other["workload"], other["term"], other["index"])
+        assert float(row["value"]) == other["value"]
+    assert [float(r["value"]) for r in rows if (r["workload"], r["term"]) == (WORKLOAD, "intercept")] == [0.4] * 3
+
+
+def test_export_calibration(cli: Cli, known: Publisher, tmp_path: Path) -> None:
+    """Calibration is exported by position and by predicted probability; the labels of either add up."""
+    code, _, err = cli("export", PAIR.id, "--what", "calibration", "--output", str(tmp_path / "c.csv"))
+    assert code == 0, err
+    with (tmp_path / "c.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for by in ("position", "probability"):
+        assert sum(float(row["labels"]) for row in rows if row["by"] == by) == 40.0
+
+
+def test_export_leaves_no_half_file(cli: Cli, known: Publisher, tmp_path: Path) -> None:
+    """A folder that is not there is refused in one line; an old file stays when the export fails."""
+    code, _, err = cli("export", PAIR.id, "--output", str(tmp_path / "no" / "c.csv"))
+    assert (code, err.count("\n")) == (Exit.REFUSED, 1)
+    old = tmp_path / "c.csv"
+    old.write_text("old")
+    code, _, err = cli("export", PAIR.id, "--output", str(old), "--what", "audit", "--as-of", "2026-01-01")
+    assert (code, old.read_text()) == (Exit.REFUSED, "old"), err
+    assert list(tmp_path.iterdir()) == [old]
+
+
+def test_an_api_that_is_not_there(capsys: pytest.CaptureFixture[str], free_port: int) -> None:
+    """Without an api the command ends with its own exit code and names the address."""
+    code, out, err = Cli(capsys, f"http://127.0.0.1:{free_port}")("pairs")
+    assert (code, out, err.count("\n")) == (Exit.UNREACHABLE, "", 1)
+    assert str(free_port) in err
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8790", "ftp://x", "http://", "http://[::1", "http://a:b:c"])
+def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    """A malformed address is refused in one line."""
+    code, out, err = Cli(capsys, url)("pairs")
+    assert (out, err.count("\n")) == ("", 1)
+    assert code in (Exit.REFUSED, Exit.UNREACHABLE)
+
+
+@pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-3m", "0s", "٣s", "9999999999s"])
+def test_a_duration_that_is_none(text: str) -> None:
+    """Durations are whole numbers of seconds, minutes, hours or days; anything else is refused by name."""
+    with pytest.raises(CommandError, match="expires_in"):
+        seconds(text)
+
+
+def test_a_token_is_never_shown(tmp_path: Path) -> None:
+    """A token that no header can carry is refused without being repeated."""
+    file = tmp_path / "token"
+    for text in ("sécret-sécret", "two\nlines-secret", "x" * 5000, ""):
+        file.write_text(text)
+        with pytest.raises(CommandError) as caught:
+            read_token(file)
+        assert "cret" not in str(caught.value)
+    file.write_text("good\n")
+    assert read_token(file) == "good"
+    with pytest.raises(CommandError, match="No such file"):
+        read_token(tmp_path / "none")
+
+
+def test_the_commands_need_no_web_framework() -> None:
+    """The operators' commands import neither a web framework nor NumPy."""
+    program = (
+        "import sys\nfrom accord.api.cli import change, export, override, read, tail\n"
+        "print(sorted({'numpy', 'fastapi', 'redis', 'river', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
+def test_the_shell_completes_options_and_pairs(api: RunningApi, known: Publisher) -> None:
+    """Completion knows subcommands, the options of a command, and the ids of the pairs that the api has."""
+
+    def completed(words: str, at: int) -> list[str]:
+        shell = {"_ACCORD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        environment = {**os.environ, **shell, "ACCORD_API_URL": api.url}
+        command = str(Path(sys.executable).with_name("accord"))
+        return subprocess.run([command], capture_output=True, text=True, env=environment, check=True).stdout.split()
+
+    assert completed("accord sho", 1) == ["show"]
+    assert completed("accord override fr", 2) == ["freeze"]
+    assert completed("accord show target-8b.d", 2) == [PAIR.id]
