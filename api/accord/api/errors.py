@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from accord.learner.store.errors import StoreError, StoreUnavailableError
 
 SHOWN = 120
+SHOWN_MESSAGE = 1000
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -77,6 +78,9 @@ class NotReadyError(ApiError):
     code = "not_ready"
 
 
+_UNREADABLE_BODY = "There was an error parsing the body"
+"""What FastAPI answers with 400 for a body that defeats the JSON parser in another way than bad grammar."""
+
 _CODES = {
     404: "route_unknown",
     405: "method_not_allowed",
@@ -94,9 +98,9 @@ def envelope(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """An error response. The value is shown as text and cut, so that no input can break or bloat the answer."""
-    error: dict[str, str] = {"code": code, "message": message}
+    error: dict[str, str] = {"code": code, "message": _shown(message, SHOWN_MESSAGE)}
     if field is not None:
-        error["field"] = field
+        error["field"] = _shown(field)
     if value is not None:
         error["value"] = _shown(value)
     # Set here as well as in the middleware: a 500 is made outside of it.
@@ -144,6 +148,8 @@ async def _validation_error(_: Request, error: Exception) -> JSONResponse:
 
 async def _http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _UNREADABLE_BODY:
+        return envelope(422, ValueInvalidError.code, "the body cannot be read as JSON", field="body")
     headers = dict(error.headers or {})
     # HEAD is answered wherever GET is (middleware), and routes do not know it.
     if "GET" in headers.get("Allow", "").split(", "):
@@ -156,6 +162,8 @@ async def _internal_error(_: Request, error: Exception) -> JSONResponse:
     return envelope(500, "internal", "the request failed for a reason that is in the server's log")
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, limit: int = SHOWN) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    text = text if len(text) <= limit else f"{text[: limit - 3]}..."
+    # JSON can name half a character, which no answer of ours could be encoded with.
+    return text.encode("utf-8", "backslashreplace").decode()

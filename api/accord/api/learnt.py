@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from accord.learner import views
+from accord.learner.basis import SplineBasis
+from accord.learner.coefficients import Coefficients, CoefficientTable
 from accord.learner.errors import Refusal
 from accord.learner.store.errors import StoreCorruptError
+from accord.learner.what_if import assess_state
 
 T = TypeVar("T")
 
@@ -37,6 +40,24 @@ class Learnt:
             StoreCorruptError: when the state is not what a learner writes.
         """
         return await self._decoded(lambda: views.workload_view(body, key))
+
+    async def table(self, body: bytes) -> CoefficientTable:
+        """A served table.
+
+        Raises:
+            StoreCorruptError: when it is not what a learner writes.
+        """
+        return await self._decoded(lambda: CoefficientTable.from_json(body))
+
+    async def what_if(
+        self, body: bytes | None, key: str, proposed: Coefficients, in_force: Coefficients, basis: SplineBasis
+    ) -> dict[str, Any]:
+        """Proposed coefficients on a workload's recent labels, see `accord.learner.what_if`.
+
+        Raises:
+            StoreCorruptError: when the state is not what a learner writes.
+        """
+        return await self._decoded(lambda: assess_state(body, key, proposed, in_force, basis).to_dict())
 
     async def _decoded(self, decode: Callable[[], T]) -> T:
         async with self._decoding:

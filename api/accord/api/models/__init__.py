@@ -2,6 +2,7 @@
 
 from .basic import CoefficientRow, CoefficientTableView, Health, Number
 from .pairs import Engine, EngineInfluence, Identity, Lag, PairDetail, PairEffects, PairItem, PairList, WorkloadGlance
+from .what_if import LossDifference, RowMetrics, WhatIf, WhatIfPosition, WhatIfRequest
 from .workloads import Calibration, PositionView, ReliabilityBin, StandardErrors, SurvivalBin, WorkloadView
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Health",
     "Identity",
     "Lag",
+    "LossDifference",
     "Number",
     "PairDetail",
     "PairEffects",
@@ -20,8 +22,12 @@ __all__ = [
     "PairList",
     "PositionView",
     "ReliabilityBin",
+    "RowMetrics",
     "StandardErrors",
     "SurvivalBin",
+    "WhatIf",
+    "WhatIfPosition",
+    "WhatIfRequest",
     "WorkloadGlance",
     "WorkloadView",
 ]

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from . import coefficients, health, pairs, workloads
+from . import coefficients, health, pairs, what_if, workloads
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, pairs.router, coefficients.router, workloads.router)
+ROUTERS: tuple[APIRouter, ...] = (health.router, pairs.router, coefficients.router, workloads.router, what_if.router)
 """In the order of the documentation. Another noun is another module and another entry here."""
