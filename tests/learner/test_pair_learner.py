@@ -178,16 +178,33 @@ def test_only_refused_entries_leave_the_state_alone() -> None:
     assert one.watermark == "1000-1"
 
 
-def test_too_many_workloads_are_refused_one_summary_at_a_time() -> None:
+def test_the_room_for_workloads_is_given_in_stream_order() -> None:
     """The room that earlier summaries of the same tick took counts, and refused ones take none."""
     one = learner()
-    keys = [f"w{i}:hot" for i in range(66)]
+    keys = [f"w{i}:hot" for i in range(72)]
     entries = [
-        (f"1000-{i}", encode(Engine(i, name=f"e/{i}", keys=tuple(keys[i * 6 : i * 6 + 6])).round(2))) for i in range(11)
+        (f"1000-{i}", encode(Engine(i, name=f"e/{i}", keys=tuple(keys[i * 6 : i * 6 + 6])).round(2))) for i in range(12)
     ]
     one.advance(entries, 5)
+    assert one.learnt.state.keys == keys[:64]
     assert one.counters.refused == {"workloads": 1}
-    assert len(one.learnt.state.keys) == 60
+    assert (one.counters.summaries, one.counters.overflowed > 0) == (11, True)
+
+
+def test_known_workloads_are_learnt_beside_those_without_room() -> None:
+    """A pair that is full goes on learning what it knows; the labels that it has no room for are counted."""
+    one = learner()
+    full = [f"w{i:02}:hot" for i in range(64)]
+    one.learnt.state.reserve(full)
+    engine = Engine(3, keys=(full[0], "late:hot"))
+    sent = engine.round(20)
+    one.advance([("1000-0", encode(sent))], 10)
+    known, late = (float(sent.moments.n[row].sum()) for row in (0, 1))
+    assert late > 0
+    assert one.learnt.state.labels.sum() == one.counters.labels == known
+    assert (one.counters.overflowed, one.counters.summaries, one.counters.refused) == (late, 1, {})
+    assert one.counters.last_refusal["reason"] == "workloads"
+    assert one.counters.last_refusal["entry"] == "1000-0"
 
 
 def test_a_waiting_publication_is_made_without_new_entries() -> None:

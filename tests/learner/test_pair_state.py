@@ -135,15 +135,21 @@ def test_a_workload_without_labels_keeps_its_event_time() -> None:
 
 
 def test_a_pair_has_room_for_so_many_workloads_and_no_more() -> None:
-    """New workloads beyond the limit are refused before anything is changed; known ones are always admitted."""
+    """What a summary says of new workloads beyond the limit is left out; of known ones everything is taken."""
     keys = [f"w{i}:{kind.value}" for i in range(16) for kind in list(TemperatureClass)[:4]]
     state = fresh()
-    state.reserve(keys)
+    state.reserve(keys[:-1])
+    mixed = Engine(1, keys=("one-more:hot", keys[0], "two-more:hot")).round(30)
+    fitting = state.fitting(mixed)
+    assert fitting.workloads == ("one-more:hot", keys[0])
+    assert np.array_equal(fitting.moments.n, mixed.moments.n[:2])
+    assert np.array_equal(fitting.moments.A, mixed.moments.A[:2])
+    state.reserve(fitting.workloads)
     assert len(state.keys) == MAX_WORKLOADS
-    known, new = Engine(1, keys=tuple(keys[:2])).round(1), Engine(1, keys=(keys[0], "one-more:hot")).round(1)
-    state.room_for(known)
+    known = Engine(1, keys=tuple(keys[:2])).round(1)
+    assert state.fitting(known) is known
     with pytest.raises(Refusal) as caught:
-        state.room_for(new)
+        state.fitting(Engine(1, keys=("three-more:hot", "two-more:hot")).round(1))
     assert caught.value.reason is Reason.WORKLOADS
     assert len(state.keys) == MAX_WORKLOADS
 

@@ -21,6 +21,7 @@ class Counters:
         last_refusal: reason, detail and stream id of the newest refusal.
         alarms: memories shortened, by detector; aside: labels set aside, because one engine contradicted the others.
         returned: workloads whose last good coefficients came back.
+        overflowed: labels of workloads that a pair had no room for, in summaries that were learnt but for them.
     """
 
     summaries: int = 0
@@ -33,6 +34,7 @@ class Counters:
     last_refusal: dict[str, str] = field(default_factory=dict)
     aside: int = 0
     returned: int = 0
+    overflowed: int = 0
     alarms: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, refusal: Refusal, entry_id: str) -> None:
@@ -40,6 +42,12 @@ class Counters:
         reason = refusal.reason.value
         self.refused[reason] = self.refused.get(reason, 0) + 1
         self.last_refusal = {"reason": reason, "detail": refusal.detail[:300], "entry": entry_id}
+
+    def overflow(self, labels: int, workloads: int, entry_id: str) -> None:
+        """Counts what a summary said of workloads for which there was no room."""
+        self.overflowed += labels
+        detail = f"{labels} labels of {workloads} workloads for which the pair has no room"
+        self.last_refusal = {"reason": Reason.WORKLOADS.value, "detail": detail, "entry": entry_id}
 
     def fitted(self, status: str) -> None:
         """Counts one refit."""

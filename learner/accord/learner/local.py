@@ -28,9 +28,9 @@ class LocalFit:
         self._news = False
 
     def fold(self, summary: RoundSummary) -> None:
-        """Adds one summary and refits; one with too many workloads is counted and left out."""
+        """Adds one summary and refits, without workloads beyond the room of a pair; one with no others is counted."""
         try:
-            self.state.room_for(summary)
+            summary = self.state.fitting(summary)
         except Refusal:
             self.refused += 1
             return

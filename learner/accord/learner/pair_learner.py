@@ -117,12 +117,16 @@ class PairLearner:
         entry_id, payload = entry
         state = self.learnt.state
         try:
-            summary = decode(payload, Expected(state.pair, state.k, state.knots))
-            state.room_for(summary)
+            whole = decode(payload, Expected(state.pair, state.k, state.knots))
+            summary = state.fitting(whole)
             missing = self.sequences.admit(summary.engine, summary.boot, summary.first_seq, summary.last_seq, end_ms)
         except Refusal as refusal:
             self.counters.refuse(refusal, entry_id)
             return None
+        if summary is not whole:
+            self.counters.overflow(
+                whole.labels - summary.labels, len(whole.workloads) - len(summary.workloads), entry_id
+            )
         state.reserve(summary.workloads)
         self.counters.summaries += 1
         self.counters.rounds += summary.rounds

@@ -133,13 +133,26 @@ class PairState:
         """The sketches, as views into the state."""
         return Sketch(self.arrays["acceptance"], self.arrays["survival"])
 
-    def room_for(self, summary: RoundSummary) -> None:
-        """Refuses a summary whose new workloads would exceed what a pair may have."""
-        new = [key for key in summary.workloads if key not in self.keys]
-        if len(self.keys) + len(new) > MAX_WORKLOADS:
-            raise Refusal(
-                Reason.WORKLOADS, f"{len(new)} new workloads beside {len(self.keys)}; at most {MAX_WORKLOADS}"
-            )
+    def fitting(self, summary: RoundSummary) -> RoundSummary:
+        """What a summary says of workloads that are known, and of new ones as long as there is room for them.
+
+        Raises:
+            Refusal: when nothing of it fits.
+        """
+        room = MAX_WORKLOADS - len(self.keys)
+        rows = []
+        for row, key in enumerate(summary.workloads):
+            if key not in self.keys:
+                room -= 1
+                if room < 0:
+                    continue
+            rows.append(row)
+        if len(rows) == len(summary.workloads):
+            return summary
+        if not rows:
+            count = len(summary.workloads)
+            raise Refusal(Reason.WORKLOADS, f"{count} new workloads beside {len(self.keys)}; at most {MAX_WORKLOADS}")
+        return summary.only(rows)
 
     def fold(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> Folded:
         """Adds the summaries of one tick, in stream order, and refits once.
@@ -149,7 +162,7 @@ class PairState:
 
         Args:
             tick_ms: end of the tick, unix milliseconds: the event time of what is learnt.
-            summaries: validated, of this pair, each admitted by `room_for` after those before it.
+            summaries: validated, of this pair, each made to fit by `fitting` after those before it.
         """
         for summary in summaries:
             self.reserve(summary.workloads)

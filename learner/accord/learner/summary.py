@@ -70,6 +70,22 @@ class RoundSummary:
         zero = np.zeros_like(self.slopes), np.zeros_like(self.intercepts)
         return self.moments.gradient_at(self.basis, self.slopes, self.intercepts, *zero)
 
+    def only(self, rows: Sequence[int]) -> RoundSummary:
+        """What it says of some of its workloads, by their places; a copy.
+
+        Raises:
+            IndexError: for a place that is none.
+        """
+        index = np.asarray(rows, dtype=np.intp)
+        return replace(
+            self,
+            workloads=tuple(self.workloads[row] for row in rows),
+            slopes=self.slopes[index],
+            intercepts=self.intercepts[index],
+            moments=self.moments.take(index),
+            sketch=None if self.sketch is None else self.sketch.take(index),
+        )
+
     def merge(self, later: RoundSummary) -> RoundSummary:
         """The summary of both, taken at the later one's coefficients; nothing is lost.
 
