@@ -80,7 +80,7 @@ def test_stops_with_open_polls(
         url = listening(ready)
         etag = httpx.get(f"{url}{PATH}").headers["etag"]
         port = int(url.rpartition(":")[2])
-        request = f"GET {PATH}?wait=60 HTTP/1.1\r\nHost: a\r\nIf-None-Match: {etag}\r\n\r\n".encode()
+        request = f"GET {PATH}?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {etag}\r\n\r\n".encode()
 
         async def scenario() -> tuple[list[bytes], float]:
             streams = []
@@ -112,7 +112,17 @@ def test_stops_with_open_polls(
         (("--port", "70000"), {}, "ACCORD_API_PORT = 70000"),
         ((), {"ACCORD_API_MAX_WAIT_S": "nan"}, "ACCORD_API_MAX_WAIT_S = 'nan'"),
         (("--redis-url", "ftp://me:hush@x"), {}, "ACCORD_REDIS_URL = 'ftp://***@x'"),
-        (("--host", "203.0.113.7"), {}, "cannot listen on 203.0.113.7 port 8790"),
+        (("--host", "0.0.0.0"), {}, "ACCORD_API_HOST = '0.0.0.0': others reach this address"),
+        (("--host", "::"), {"ACCORD_API_INSECURE": "0"}, "ACCORD_API_HOST = '::': others reach this address"),
+        ((), {"ACCORD_API_INSECURE": "perhaps"}, "ACCORD_API_INSECURE = 'perhaps': must be 1 or 0"),
+        (
+            ("--port", "0"),
+            {"ACCORD_API_TOKENS_FILE": "/no/such"},
+            "ACCORD_API_TOKENS_FILE = '/no/such': No such",
+        ),
+        ((), {"ACCORD_API_TLS_CERT": "a"}, "ACCORD_API_TLS_CERT = 'a': needs ACCORD_API_TLS_KEY too"),
+        ((), {"ACCORD_API_TLS_CERT": "a", "ACCORD_API_TLS_KEY": "b"}, "no usable certificate and key: No such file"),
+        (("--host", "203.0.113.7", "--insecure"), {}, "cannot listen on 203.0.113.7 port 8790"),
     ],
 )
 def test_refused(options: tuple[str, ...], env: dict[str, str], words: str) -> None:
@@ -122,7 +132,8 @@ def test_refused(options: tuple[str, ...], env: dict[str, str], words: str) -> N
     assert child.returncode == 2
     assert out == ""
     assert words in err
-    assert len(err.splitlines()) == 1
+    # Whether the machine grants enough file descriptors is not this test's business.
+    assert len([line for line in err.splitlines() if "few file descriptors" not in line]) == 1
 
 
 def test_port_in_use() -> None:

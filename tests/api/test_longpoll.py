@@ -108,7 +108,7 @@ def test_disconnect_frees_the_waiter(api: RunningApi, publisher: Publisher) -> N
     sockets = []
     for _ in range(20):
         sock = socket.create_connection(("127.0.0.1", int(api.url.rpartition(":")[2])))
-        sock.sendall(f"GET {PATH}?wait=60 HTTP/1.1\r\nHost: a\r\nIf-None-Match: {etag}\r\n\r\n".encode())
+        sock.sendall(f"GET {PATH}?wait=60 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {etag}\r\n\r\n".encode())
         sockets.append(sock)
     until(lambda: api.services.waiters.count == 20)
     for sock in sockets:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -15,9 +16,12 @@ from redis.backoff import NoBackoff
 from accord.learner.store.connect import connect_async, safe_url
 
 from . import errors
+from .auth import Auth, protect
+from .auth.keyring import Keyring
+from .auth.openapi import describe
 from .learnt import Learnt
 from .logs import event
-from .middleware import BodyLimitMiddleware, HeadersMiddleware, HeadMiddleware
+from .middleware import BodyLimitMiddleware, HeadersMiddleware, HeadMiddleware, RequestLimitMiddleware
 from .routes import ROUTERS
 from .services import Services
 from .settings import Settings
@@ -34,9 +38,16 @@ CONNECT_TIMEOUT_S = 1.0
 def create_app(settings: Settings) -> FastAPI:
     """The application; the store is contacted when it starts, and may be away then.
 
-    `app.state.services` holds what the routes share while it runs. A server that shuts down calls
-    `app.state.services.waiters.stop()` first, as ASGI says nothing to an application before its requests have ended.
+    `app.state.services` holds what the routes share while it runs, `app.state.auth` who may call them. A server that
+    shuts down calls `app.state.services.waiters.stop()` first, as ASGI says nothing to an application before its
+    requests have ended.
+
+    Raises:
+        TokenFileError: for a token file that cannot be used.
+        UndeclaredRouteError: for a route without a least role.
     """
+    keyring = Keyring(settings.tokens_file) if settings.tokens_file is not None else None
+    auth = Auth(keyring, settings.insecure)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -47,11 +58,16 @@ def create_app(settings: Settings) -> FastAPI:
         subscriber = Subscriber(lambda: _client(settings, "api-feed"), tables, _reporter(settings))
         app.state.services = Services(settings, source, Learnt(), tables, waiters, subscriber)
         subscriber.start()
+        following = asyncio.create_task(keyring.follow(), name="token file") if keyring is not None else None
         try:
             yield
         finally:
             waiters.stop()
             tables.close()
+            if following is not None:
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
             await subscriber.stop()
             await client.aclose()
 
@@ -69,7 +85,11 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.state.auth = auth
+    protect(app, auth)
+    describe(app)
     app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes)
+    app.add_middleware(RequestLimitMiddleware)
     app.add_middleware(HeadersMiddleware)
     app.add_middleware(HeadMiddleware)
     return app

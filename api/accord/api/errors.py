@@ -16,6 +16,12 @@ from accord.learner.store.errors import StoreError, StoreUnavailableError
 
 SHOWN = 120
 SHOWN_MESSAGE = 1000
+PAGE_CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""For the page at `/`, whose route sets it: what it loads and asks comes from this server, and nothing is inline."""
+
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -111,10 +117,10 @@ def envelope(
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route declares in OpenAPI for the errors that it can answer; 413, 422 and 500 come with every route."""
+    """What a route declares in OpenAPI for its errors; 413, 414, 422, 431 and 500 come with every route."""
     return {
         status: {"model": ErrorEnvelope, "description": HTTPStatus(status).phrase}
-        for status in sorted({413, 422, 500, *statuses})
+        for status in sorted({413, 414, 422, 431, 500, *statuses})
     }
 
 
@@ -163,7 +169,11 @@ async def _internal_error(_: Request, error: Exception) -> JSONResponse:
 
 
 def _shown(value: object, limit: int = SHOWN) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except (RecursionError, ValueError):
+        # Nested as deeply as JSON may be, or an integer longer than Python converts.
+        text = f"<{type(value).__name__}>"
     text = text if len(text) <= limit else f"{text[: limit - 3]}..."
     # JSON can name half a character, which no answer of ours could be encoded with.
     return text.encode("utf-8", "backslashreplace").decode()

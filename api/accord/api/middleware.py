@@ -1,4 +1,4 @@
-"""What holds for every request: HEAD, security headers, and a bound on the size of bodies.
+"""What holds for every request: HEAD, security headers, and bounds on the size of its parts.
 
 Plain ASGI, because Starlette's BaseHTTPMiddleware hides a client's disconnect from the long-polls.
 """
@@ -90,3 +90,32 @@ class BodyLimitMiddleware:
             return message
 
         await self.app(scope, counted, send)
+
+
+class RequestLimitMiddleware:
+    """Refuses paths, queries and headers of a size that no client of ours sends.
+
+    Args:
+        app: what it guards.
+        url: bytes of path and query.
+        headers: bytes of all headers.
+        count: how many headers.
+    """
+
+    def __init__(self, app: ASGIApp, url: int = 8 << 10, headers: int = 16 << 10, count: int = 100) -> None:
+        self.app = app
+        self.url, self.headers, self.count = url, headers, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, or answers 414 or 431."""
+        if scope["type"] == "http":
+            if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self.url:
+                words = f"a path and query of more than {self.url} bytes"
+                await envelope(414, "uri_too_long", words)(scope, receive, send)
+                return
+            sizes = [len(name) + len(value) for name, value in scope["headers"]]
+            if len(sizes) > self.count or sum(sizes) > self.headers:
+                words = f"more than {self.count} headers, or {self.headers} bytes of them"
+                await envelope(431, "headers_too_large", words)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

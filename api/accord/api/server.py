@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -28,14 +30,32 @@ class BindError(AccordError):
     """The address cannot be listened on."""
 
 
-def bind(host: str, port: int) -> socket.socket:
+class TlsError(AccordError):
+    """The certificate or its key cannot be used."""
+
+
+class ExposedError(AccordError):
+    """The address can be reached by others, and there are no tokens to tell them apart."""
+
+
+def bind(host: str, port: int, loopback_only: bool = False) -> socket.socket:
     """A listening socket; port 0 takes any free one.
+
+    Args:
+        host, port: where.
+        loopback_only: refuse every address that others could reach.
 
     Raises:
         BindError: saying which address, and why not.
+        ExposedError: for an address beyond loopback.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        if loopback_only and not ipaddress.ip_address(str(found[4][0]).partition("%")[0]).is_loopback:
+            raise ExposedError(
+                f"ACCORD_API_HOST = {host!r:.120}: others reach this address, and without tokens they all could change "
+                "what engines are served; set ACCORD_API_TOKENS_FILE (see accord token create), or say --insecure"
+            )
         # With its protocol named, asyncio switches Nagle's algorithm off: an answer must not wait for an ACK.
         sock = socket.socket(*found[:3])
         try:
@@ -51,10 +71,32 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-def address(sock: socket.socket) -> str:
+def address(sock: socket.socket, tls: bool = False) -> str:
     """The URL of a listening socket."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def check_tls(settings: Settings) -> None:
+    """Loads the certificate once, so that a bad one is refused before anything starts.
+
+    Raises:
+        TlsError: naming the setting.
+    """
+    if settings.tls_cert is None or settings.tls_key is None:
+        return
+    try:
+        # An empty password, or OpenSSL asks the terminal for that of an encrypted key.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            settings.tls_cert, settings.tls_key, password=""
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise TlsError(
+            f"ACCORD_API_TLS_CERT = {settings.tls_cert!r:.120} with ACCORD_API_TLS_KEY = {settings.tls_key!r:.120}: "
+            f"no usable certificate and key: {why}"
+        ) from None
 
 
 class Server(uvicorn.Server):
@@ -63,9 +105,12 @@ class Server(uvicorn.Server):
     Args:
         app: made by `create_app`.
         on_listen: called once it listens.
+        tls: files of certificate and key, or None for plain HTTP.
     """
 
-    def __init__(self, app: FastAPI, on_listen: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, app: FastAPI, on_listen: Callable[[], None] = lambda: None, tls: tuple[str, str] | None = None
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -75,6 +120,10 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 lifespan="on",
                 ws="none",
+                # The other one has no bound on the size of headers.
+                http="h11",
+                ssl_certfile=None if tls is None else tls[0],
+                ssl_keyfile=None if tls is None else tls[1],
                 backlog=BACKLOG,
                 # Longer than the longest wait of load balancers in front, as they reuse connections.
                 timeout_keep_alive=75,

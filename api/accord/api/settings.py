@@ -22,6 +22,10 @@ VARIABLES = {
     "max_wait_s": "ACCORD_API_MAX_WAIT_S",
     "max_waiters": "ACCORD_API_MAX_WAITERS",
     "max_pairs": "ACCORD_API_MAX_PAIRS",
+    "tokens_file": "ACCORD_API_TOKENS_FILE",
+    "insecure": "ACCORD_API_INSECURE",
+    "tls_cert": "ACCORD_API_TLS_CERT",
+    "tls_key": "ACCORD_API_TLS_KEY",
 }
 
 
@@ -50,6 +54,11 @@ class Settings(BaseModel):
     max_waiters: int = Field(20_000, ge=0, le=1_000_000, description="must be a whole number from 0 to 1000000")
     max_pairs: int = Field(1_000, ge=1, le=100_000, description="must be a whole number from 1 to 100000")
 
+    tokens_file: str | None = Field(None, min_length=1, max_length=4096, description="must name the file of tokens")
+    insecure: bool = Field(False, description="must be 1 or 0")
+    tls_cert: str | None = Field(None, min_length=1, max_length=4096, description="must name a PEM file")
+    tls_key: str | None = Field(None, min_length=1, max_length=4096, description="must name a PEM file")
+
     @field_validator("redis_url")
     @classmethod
     def _usable(cls, url: str) -> str:
@@ -66,6 +75,9 @@ class Settings(BaseModel):
         env = os.environ if environ is None else environ
         values: dict[str, object] = {name: env[var] for name, var in VARIABLES.items() if env.get(var, "") != ""}
         values |= {name: value for name, value in overrides.items() if value is not None}
+        if ("tls_cert" in values) != ("tls_key" in values):
+            alone, other = ("tls_cert", "tls_key") if "tls_cert" in values else ("tls_key", "tls_cert")
+            raise SettingError(f"{VARIABLES[alone]} = {values[alone]!r:.120}: needs {VARIABLES[other]} too")
         try:
             return cls.model_validate(values)
         except ValidationError as error:
