@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from accord.api import Settings
-from accord.api.logs import JsonFormatter
 from accord.api.server import SPARE_FILES, BindError, address, allow_waiters, bind
+from accord.learner.logs import JsonFormatter
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_log_line() -> None:
         found = sys.exc_info()
     record = logging.LogRecord("accord.api", logging.ERROR, "", 0, "it\nbroke\n", (), found)
     record.fields = {"store": object(), "n": 3}
-    text = JsonFormatter().format(record)
+    text = JsonFormatter("api").format(record)
     assert "\n" not in text
     line = json.loads(text)
     assert (line["level"], line["event"], line["n"]) == ("error", "it\nbroke", 3)

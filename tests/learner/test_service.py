@@ -14,6 +14,7 @@ from tests.learner.strategies import KEYS, Engine
 from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.errors import InvalidValue, Refusal
+from accord.learner.logs import fields_of
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.pair_learner import TICK_MS, Entry, PairLearner, tick_of
 from accord.learner.service.loop import LearnerService
@@ -266,7 +267,10 @@ def test_a_pair_that_cannot_be_learnt_is_set_aside(
     assert store.backlog(bad.id, "0-0")[0] == 1
     assert list(service.membership.owners) == [PAIR_ID]
     assert store.lease_holder(bad.id) is None
-    assert f"cannot learn {bad.id}" in caplog.text
+    [failed] = [record for record in caplog.records if record.getMessage() == "cannot learn"]
+    assert fields_of(failed)["pair"] == bad.id
+    assert failed.exc_info is not None
+    assert failed.exc_info[0] is ZeroDivisionError
     service.membership.leave()
     service.store.close()
 

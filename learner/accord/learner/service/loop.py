@@ -6,7 +6,10 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Sequence
+from itertools import takewhile
 
+from ..logs import event
 from ..pair_learner import TICK_MS, Entry
 from ..store import (
     FenceLostError,
@@ -17,15 +20,19 @@ from ..store import (
     WatermarkMovedError,
     connect,
     safe_url,
+    stream_id,
 )
+from .journal import Journal
 from .membership import Membership
 from .owner import PairOwner
 from .settings import LearnerSettings
+from .watch import Watcher, Watchers
 
 log = logging.getLogger(__name__)
 
 _AFTER_TICK_MS = 3
 _LONGEST_BACKOFF_S = 2.0
+_REASONS = {FenceLostError: "fence", WatermarkMovedError: "watermark", VersionError: "version"}
 
 
 class LearnerService:
@@ -34,10 +41,12 @@ class LearnerService:
     Args:
         settings: of this process.
         store: for tests; by default one is connected from the settings.
+        watchers: told of everything, beside the log.
     """
 
-    def __init__(self, settings: LearnerSettings, store: Store | None = None) -> None:
+    def __init__(self, settings: LearnerSettings, store: Store | None = None, watchers: Sequence[Watcher] = ()) -> None:
         self.settings = settings
+        self.watch = Watchers(Journal(safe_url(settings.redis_url)), *watchers)
         self._given = store
         self._opened: Store | None = store
         self._membership: Membership | None = None
@@ -55,7 +64,7 @@ class LearnerService:
     def membership(self) -> Membership:
         """The pairs that this learner holds."""
         if self._membership is None:
-            self._membership = Membership(self.store, self.settings)
+            self._membership = Membership(self.store, self.settings, self.watch)
         return self._membership
 
     def stop(self) -> None:
@@ -64,22 +73,23 @@ class LearnerService:
 
     def run(self) -> None:
         """Runs until `stop`, then gives every lease back. An unreachable store is waited for."""
-        failures = 0
+        reached, failures = False, 0
         while not self._stop.is_set():
             try:
                 pause = self.cycle()
-                if failures:
-                    log.info("the store at %s is back", safe_url(self.settings.redis_url))
-                failures = 0
+                if not reached:
+                    self.watch.store_reached()
+                reached, failures = True, 0
             except StoreUnavailableError as error:
                 # Whether the last commit happened is unknown: only the store can tell, so memory is given up.
                 if self._membership is not None:
                     self._membership.drop_all("the store is away")
                 self._next_rebalance = 0.0
                 if not failures:
-                    log.warning("the store at %s is away: %s", safe_url(self.settings.redis_url), error)
-                failures += 1
+                    self.watch.store_lost(str(error))
+                reached, failures = False, failures + 1
                 pause = random.uniform(0.05, min(0.1 * 2.0**failures, _LONGEST_BACKOFF_S))
+            self.watch.passed()
             self._stop.wait(pause)
         self._leave()
 
@@ -116,13 +126,26 @@ class LearnerService:
         try:
             owner.step(entries, clock_ms, self.settings.read_count)
         except StoreUnavailableError:
+            self.watch.commit_failed(pair_id, "unavailable")
             raise
         except (FenceLostError, WatermarkMovedError, VersionError) as error:
+            self.watch.commit_failed(pair_id, _REASONS[type(error)])
             self.membership.drop(pair_id, str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001
             # One pair that cannot be learnt must not end the others; its stream and state stay as they are.
-            log.exception("cannot learn %s", pair_id)
+            self.watch.pair_failed(pair_id, "")
             self.membership.set_aside(pair_id)
+        else:
+            self._waiting(owner, entries, clock_ms)
+
+    def _waiting(self, owner: PairOwner, entries: list[Entry], clock_ms: int) -> None:
+        """Tells what the step left: all that was read and not learnt, unless there was more than was asked for."""
+        mark = stream_id("watermark", owner.watermark)
+        left = list(takewhile(lambda entry: stream_id("entry", entry[0]) > mark, reversed(entries)))
+        count, oldest_ms = len(left), stream_id("entry", left[-1][0])[0] if left else None
+        if len(entries) >= self.settings.read_count:
+            count, oldest_ms = self.store.backlog(owner.pair_id, owner.watermark)
+        self.watch.waiting(owner.pair_id, count, max(0.0, (clock_ms - (oldest_ms or clock_ms)) / 1000.0))
 
     def _read(self) -> dict[str, list[Entry]]:
         """What waits behind every watermark; a pair whose stream cannot be read is set aside."""
@@ -141,7 +164,7 @@ class LearnerService:
         except StoreUnavailableError:
             raise
         except StoreError as error:
-            log.error("cannot read %s: %s", pair_id, error)
+            self.watch.pair_failed(pair_id, str(error))
             self.membership.set_aside(pair_id)
             return None
 
@@ -156,6 +179,6 @@ class LearnerService:
         try:
             self.membership.leave()
         except StoreError as error:
-            log.warning("leases were not given back, they lapse by themselves: %s", error)
+            event(log, "leases not given back", level=logging.WARNING, reason=str(error))
         finally:
             self._opened.close()

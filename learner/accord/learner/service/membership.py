@@ -7,9 +7,12 @@ import math
 import time
 
 from ..errors import AccordError
+from ..logs import event
 from ..store import Lease, PairRecord, Store, StoreError, StoreUnavailableError
+from .journal import Journal
 from .owner import PairOwner
 from .settings import LearnerSettings
+from .watch import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +26,18 @@ class Membership:
     A learner that finds more pairs in its hands than an equal share gives the rest back; one that finds fewer takes
     free pairs. A dead learner's leases lapse, and its announcement with them, so that the others' shares grow.
 
+    Args:
+        store: where the leases are.
+        settings: of this process.
+        watch: told of every pair that comes and goes.
+
     Attributes:
         owners: pair id -> owner, for every pair this learner holds.
     """
 
-    def __init__(self, store: Store, settings: LearnerSettings) -> None:
+    def __init__(self, store: Store, settings: LearnerSettings, watch: Watcher | None = None) -> None:
         self.store, self.settings = store, settings
+        self.watch = watch or Journal()
         self.owners: dict[str, PairOwner] = {}
         self._broken: dict[str, str] = {}
         self._aside: dict[str, float] = {}
@@ -55,7 +64,7 @@ class Membership:
     def drop(self, pair_id: str, why: str) -> None:
         """Forgets a pair whose lease is lost, or whose last commit is unknown."""
         if self.owners.pop(pair_id, None) is not None:
-            log.warning("dropped %s: %s", pair_id, why)
+            self.watch.pair_dropped(pair_id, why)
 
     def keep(self) -> bool:
         """Renews every lease when a third of its time is over; False when none is left."""
@@ -73,7 +82,7 @@ class Membership:
         except StoreUnavailableError:
             raise
         except StoreError as error:
-            log.error("cannot renew leases: %s", error)
+            event(log, "cannot renew leases", level=logging.ERROR, reason=str(error))
             return leases
 
     def set_aside(self, pair_id: str) -> None:
@@ -94,9 +103,9 @@ class Membership:
         except StoreUnavailableError:
             raise
         except StoreError as error:
-            log.error("cannot give back %s: %s", pair_id, error)
+            self.watch.pair_dropped(pair_id, f"cannot be given back: {error}")
         else:
-            log.info("gave back %s", pair_id)
+            self.watch.pair_given_back(pair_id)
 
     def leave(self) -> None:
         """Gives everything back: the others take over without waiting for a lease to lapse."""
@@ -112,7 +121,7 @@ class Membership:
                 return
             try:
                 budget_s = self.settings.lease_ms / 3000.0
-                owner = PairOwner(self.store, record, lease, budget_s, carry=self.settings.carry)
+                owner = PairOwner(self.store, record, lease, budget_s, carry=self.settings.carry, watch=self.watch)
                 owner.forget_silent_engines()
             except AccordError:
                 self.store.release(lease)
@@ -122,8 +131,9 @@ class Membership:
         except AccordError as error:
             if self._broken.get(pair_id) != str(error):
                 self._broken[pair_id] = str(error)
-                log.error("cannot learn %s: %s", pair_id, error)
+                self.watch.pair_failed(pair_id, str(error))
             return
         self.owners[pair_id] = owner
         self._broken.pop(pair_id, None)
-        log.info("took %s with fence %d", pair_id, lease.fence)
+        learnt = owner.learner.learnt
+        self.watch.pair_taken(pair_id, lease.fence, learnt.served.version, len(learnt.state.keys))

@@ -11,10 +11,13 @@ from ..carry import by_nearness, carried
 from ..coefficients import CoefficientTable
 from ..counters import Counters
 from ..errors import AccordError
+from ..logs import event
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
 from ..sequences import FORGET_AFTER_MS, Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
-from ..store import Commit, Lease, PairRecord, Publication, Store, stream_id
+from ..store import Commit, Lease, PairRecord, Publication, Store, StoreError, stream_id
+from .progress import Progress
+from .watch import Watcher
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,7 @@ class PairOwner:
         lease: held by this learner.
         budget_s: after this many seconds a step commits what it has, and leaves the rest for the next one.
         carry: whether a pair that nobody has learnt may start from the nearest known pair's prior.
+        watch: told of every committed step.
 
     Attributes:
         behind: whether the last step left something, for want of time.
@@ -45,9 +49,17 @@ class PairOwner:
     """
 
     def __init__(
-        self, store: Store, record: PairRecord, lease: Lease, budget_s: float = 1.0, *, carry: bool = False
+        self,
+        store: Store,
+        record: PairRecord,
+        lease: Lease,
+        budget_s: float = 1.0,
+        *,
+        carry: bool = False,
+        watch: Watcher | None = None,
     ) -> None:
         self.budget_s, self.behind = budget_s, False
+        self.watch = watch or Watcher()
         self.store, self.lease, self.pair_id = store, lease, record.pair.id
         stored = store.load(self.pair_id)
         if stored.body is not None:
@@ -60,6 +72,7 @@ class PairOwner:
             raise StateMismatchError(f"state of {self.pair_id} has K = {state.k} and knots {state.knots}")
         sequences, counters = Sequences.decode(stored.sequences), Counters.decode(stored.counters)
         self.learner = PairLearner(learnt, sequences, counters, stored.watermark)
+        self.progress = Progress(self.pair_id, self.learner)
 
     @property
     def watermark(self) -> str:
@@ -71,7 +84,7 @@ class PairOwner:
         limit_ms = self.store.clock_ms(self.pair_id) - FORGET_AFTER_MS
         silent = [name for name, status in self.store.engines(self.pair_id).items() if _seen_ms(status) < limit_ms]
         if self.store.forget_engines(self.pair_id, silent):
-            log.info("%s: forgot %d engines that were silent for a day", self.pair_id, len(silent))
+            event(log, "engines forgotten", pair=self.pair_id, count=len(silent), reason="silent for a day")
 
     def step(self, entries: list[Entry], clock_ms: int, read_count: int) -> int:
         """Learns what lies in closed ticks, commits it in one step, and returns how many versions were published.
@@ -85,6 +98,7 @@ class PairOwner:
             FenceLostError, WatermarkMovedError, VersionError: somebody else owns the pair now; drop this owner.
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
+        self.progress.begin()
         self._keep_to_the_present(entries, clock_ms)
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
@@ -95,6 +109,7 @@ class PairOwner:
         publications = [
             Publication(p.table.version, p.table.to_json(), p.history, p.table.published_ms) for p in published
         ]
+        began = time.monotonic()
         self.store.commit(
             self.lease,
             Commit(
@@ -107,7 +122,16 @@ class PairOwner:
                 publications=publications,
             ),
         )
+        took = time.monotonic() - began
+        self.watch.stepped(self.progress.committed(published, self._now_ms() if published else None, took))
         return len(published)
+
+    def _now_ms(self) -> int | None:
+        # Only to be told: nothing depends on it, least of all what was committed already.
+        try:
+            return self.store.clock_ms(self.pair_id)
+        except StoreError:
+            return None
 
     def _advance(self, entries: list[Entry], closed: int) -> list[Published]:
         """Tick by tick, as far as the time goes: a commit must come well before the lease lapses."""
@@ -116,11 +140,15 @@ class PairOwner:
         ticks = [(tick, list(group)) for tick, group in groupby(entries, key=lambda entry: tick_of(entry[0]))]
         self.behind = False
         for place, (tick, group) in enumerate(ticks, start=1):
-            published += self.learner.advance(group, tick + 1)
+            found = self.learner.advance(group, tick + 1)
+            self.progress.advanced(len(found), group[-1][0])
+            published += found
             if place < len(ticks) and time.monotonic() >= end:
                 self.behind = True
                 return published
-        return published + self.learner.advance([], closed)
+        found = self.learner.advance([], closed)
+        self.progress.advanced(len(found))
+        return published + found
 
     def _keep_to_the_present(self, entries: list[Entry], clock_ms: int) -> None:
         """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
@@ -131,7 +159,8 @@ class PairOwner:
         if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
             moved = self.store.bring_back(self.lease, limit_ms)
             if moved:
-                log.warning("%s: %d entries had ids in the future and were given ids of now", self.pair_id, moved)
+                why = "their ids lay in the future"
+                event(log, "entries brought back", level=logging.WARNING, pair=self.pair_id, count=moved, reason=why)
 
     def _carried(self, fresh: Learnt, record: PairRecord) -> Learnt:
         known = {pair_id: (other.pair, other.knots) for pair_id, other in self.store.pairs().items()}

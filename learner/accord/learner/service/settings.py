@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from ..errors import InvalidValue
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
-BOUNDS = {"lease_ms": (300, 600_000), "read_count": (1, 100_000)}
+BOUNDS = {
+    "lease_ms": (300, 600_000),
+    "read_count": (1, 100_000),
+    "metrics_port": (0, 65_535),
+    "metrics_max_pairs": (0, 100_000),
+}
 
 
 def _learner_id() -> str:
@@ -28,6 +33,9 @@ class LearnerSettings:
         lease_ms: how long a pair stays with a learner that says nothing; renewed three times as often.
         read_count: entries read from one pair in one go.
         carry: whether a new pair may start from the prior of the nearest known one.
+        metrics_port: where metrics are served, 0 for any free port; None serves none.
+        metrics_host: the address there.
+        metrics_max_pairs: pairs with series of their own; what others count is summed up as one.
     """
 
     redis_url: str = DEFAULT_REDIS_URL
@@ -35,14 +43,19 @@ class LearnerSettings:
     lease_ms: int = 3_000
     read_count: int = 1_000
     carry: bool = False
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_max_pairs: int = 200
 
     def __post_init__(self) -> None:
         for name in BOUNDS:
-            _check(name, name, getattr(self, name))
+            if name != "metrics_port" or self.metrics_port is not None:
+                _check(name, name, getattr(self, name))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LearnerSettings:
-        """Reads ACCORD_REDIS_URL and ACCORD_LEARNER_LEASE_MS, _READ_COUNT and _CARRY (0 or 1); empty is unset.
+        """Reads ACCORD_REDIS_URL and ACCORD_LEARNER_LEASE_MS, _READ_COUNT, _CARRY (0 or 1), _METRICS_PORT,
+        _METRICS_HOST and _METRICS_MAX_PAIRS; empty is unset.
 
         Raises:
             InvalidValue: naming the variable and its value.
@@ -52,6 +65,11 @@ class LearnerSettings:
             lease_ms=_whole(environment, "lease_ms", cls.lease_ms),
             read_count=_whole(environment, "read_count", cls.read_count),
             carry=_flag(environment, "carry"),
+            metrics_port=(
+                _whole(environment, "metrics_port", 0) if environment.get("ACCORD_LEARNER_METRICS_PORT") else None
+            ),
+            metrics_host=environment.get("ACCORD_LEARNER_METRICS_HOST") or cls.metrics_host,
+            metrics_max_pairs=_whole(environment, "metrics_max_pairs", cls.metrics_max_pairs),
         )
 
 
