@@ -44,6 +44,7 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
+        """The time."""
         return self.now
 
 

@@ -27,9 +27,9 @@ KNOWN = {
     DISABLE_VARIABLE,
     STRICT_VARIABLE,
 }
-"""What an engine reads. The other processes have variables of their own, under the two prefixes below."""
+"""What an engine reads. The other processes have variables of their own, under the prefixes below."""
 
-OTHERS = ("ACCORD_API_", "ACCORD_LEARNER_")
+OTHERS = ("ACCORD_API_", "ACCORD_LEARNER_", "ACCORD_LOG_")
 SHORTEST_SECRET = 4
 
 _LOCAL = re.compile(r"(localhost|127\.[0-9.]+|\[?::1\]?)?")
