@@ -13,7 +13,9 @@ ROUTES = {
     "/v1/pairs",
     "/v1/pairs/{pair}",
     "/v1/pairs/{pair}/coefficients",
+    "/v1/pairs/{pair}/costs",
     "/v1/pairs/{pair}/workloads/{key}",
+    "/v1/pairs/{pair}/workloads/{key}/advice",
     "/v1/pairs/{pair}/workloads/{key}/what-if",
 }
 

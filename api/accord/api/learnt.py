@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from accord.learner import views
+from accord.learner.advice import Cost, advise_state, best_by_batch
 from accord.learner.basis import SplineBasis
 from accord.learner.coefficients import Coefficients, CoefficientTable
+from accord.learner.costs import EngineCosts
 from accord.learner.errors import Refusal
+from accord.learner.pair import Pair
 from accord.learner.store.errors import StoreCorruptError
 from accord.learner.what_if import assess_state
 
@@ -58,6 +61,22 @@ class Learnt:
             StoreCorruptError: when the state is not what a learner writes.
         """
         return await self._decoded(lambda: assess_state(body, key, proposed, in_force, basis).to_dict())
+
+    async def advice(
+        self, body: bytes | None, key: str, pair: Pair, cost: Cost | None, tables: EngineCosts | None
+    ) -> dict[str, Any]:
+        """Whether speculation pays for a workload, see `accord.learner.advice`; the tables add the best K by batch.
+
+        Raises:
+            StoreCorruptError: when the state is not what a learner writes.
+        """
+
+        def decide() -> dict[str, Any]:
+            found = advise_state(body, key, pair.k, cost)
+            by_batch = [] if tables is None else best_by_batch(found, tables, pair.method)
+            return {**found.to_dict(), "by_batch": by_batch}
+
+        return await self._decoded(decide)
 
     async def _decoded(self, decode: Callable[[], T]) -> T:
         async with self._decoding:

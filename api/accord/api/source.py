@@ -141,6 +141,12 @@ class Source:
             now_ms=int(seconds) * 1000 + int(micros) // 1000,
         )
 
+    async def engines(self, pair_id: str) -> dict[str, dict[str, Any]]:
+        """Engine id -> status as the engine wrote it, plain values."""
+        with translated():
+            engines = await self._client.hgetall(PairKeys(pair_id).engines)
+        return {key.decode("utf-8", "replace"): _status(value) for key, value in engines.items()}
+
     async def state_body(self, pair_id: str) -> bytes | None:
         """The learnt state of a pair, None when nothing was learnt (or the pair is unknown)."""
         with translated():

@@ -2,7 +2,15 @@
 
 from fastapi import APIRouter
 
-from . import coefficients, health, pairs, what_if, workloads
+from . import advice, coefficients, costs, health, pairs, what_if, workloads
 
-ROUTERS: tuple[APIRouter, ...] = (health.router, pairs.router, coefficients.router, workloads.router, what_if.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    pairs.router,
+    coefficients.router,
+    workloads.router,
+    what_if.router,
+    advice.router,
+    costs.router,
+)
 """In the order of the documentation. Another noun is another module and another entry here."""
