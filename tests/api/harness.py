@@ -24,14 +24,15 @@ DEADLINE_S = 20.0
 
 
 class RunningApi:
-    """The real server in a thread, on a free port."""
+    """The real server in a thread, on a free port; with TLS where the settings name a certificate."""
 
     def __init__(self, settings: Settings) -> None:
         self.app = create_app(settings)
         self._listening = threading.Event()
-        self._server = Server(self.app, self._listening.set)
+        tls = (settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
+        self._server = Server(self.app, self._listening.set, tls)
         self._socket = bind("127.0.0.1", 0)
-        self.url = address(self._socket)
+        self.url = address(self._socket, tls is not None)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._socket])), name="api")
 
     def __enter__(self) -> Self:

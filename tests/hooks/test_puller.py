@@ -14,6 +14,7 @@ from tests.proxy import TcpProxy
 
 from accord.api import Settings
 from accord.hooks import puller as module
+from accord.hooks.credentials import Credentials
 from accord.hooks.judge import Judge
 from accord.hooks.puller import Puller
 from accord.learner.coefficients import CoefficientTable
@@ -57,7 +58,7 @@ def pulling(
 ) -> Iterator[tuple[Puller, Heard]]:
     """A puller that runs, and must end when told to."""
     heard = Heard()
-    puller = Puller(url, token, "host/0", Judge(PAIR.id, PAIR.k, KNOTS), heard, wait_s, grace_s=grace_s)
+    puller = Puller(url, Credentials(token), "host/0", Judge(PAIR.id, PAIR.k, KNOTS), heard, wait_s, grace_s=grace_s)
     puller.start()
     try:
         yield puller, heard
@@ -269,7 +270,10 @@ def test_no_hot_loop(status: bytes) -> None:
 
 def test_request() -> None:
     """A poll carries the token, the condition and the wait, and asks for no compression."""
-    with RawServer(serving(reply("200 OK", GOOD, *OK))) as liar, pulling(liar.url, 5.0, token="s3cret"):
+    with (
+        RawServer(serving(reply("200 OK", GOOD, *OK))) as liar,
+        pulling(liar.url, 5.0, token="s3cret"),
+    ):
         until(lambda: len(liar.requests) >= 2)
     request = liar.requests[1].decode().lower()
     assert request.startswith(f"get /v1/pairs/{PAIR.id}/coefficients?wait=")

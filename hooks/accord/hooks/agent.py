@@ -16,6 +16,7 @@ from accord.learner.coefficients import CoefficientTable
 from accord.learner.errors import Refusal
 from accord.learner.pair import Pair
 
+from .credentials import Credentials
 from .fitter import Fitter
 from .judge import Judge
 from .outbox import Identity, Outbox, RoundParts
@@ -223,8 +224,15 @@ class Agent:
         settings = self.settings
         if settings.api_url is None or settings.mode in (Mode.LOCAL, Mode.FROZEN):
             return None
-        token = settings.api_token.get_secret_value() if settings.api_token is not None else None
-        return Puller(settings.api_url, token, settings.engine, self._judge, self, settings.poll_wait_s, self._clock)
+        return Puller(
+            settings.api_url,
+            Credentials.of(settings),
+            settings.engine,
+            self._judge,
+            self,
+            settings.poll_wait_s,
+            self._clock,
+        )
 
     def _make_fitter(self) -> Fitter | None:
         if self.settings.mode in (Mode.OBSERVE, Mode.FROZEN):

@@ -14,8 +14,9 @@ from accord.learner.coefficients import CoefficientTable
 from accord.learner.errors import Refusal
 
 from .backoff import Backoff
+from .credentials import CredentialError, Credentials
 from .judge import Judge
-from .transport import CONNECT_TIMEOUT_S, Answer, BoundedClient, OverdueError
+from .transport import CONNECT_TIMEOUT_S, Answer, BoundedClient, OverdueError, TokenRefusedError
 
 GRACE_S = 5.0
 """An answer may take this much longer than the wait that was asked for."""
@@ -54,7 +55,7 @@ class Puller:
 
     Args:
         api_url: of the service, without `/v1`.
-        token: sent as a bearer token, or None.
+        credentials: the token to show, and whom to trust. A token in a file is read again when it is refused.
         engine: named in the User-Agent, so that a server's log tells who polls.
         judge: decides about tables.
         listener: hears of every poll.
@@ -66,7 +67,7 @@ class Puller:
     def __init__(
         self,
         api_url: str,
-        token: str | None,
+        credentials: Credentials,
         engine: str,
         judge: Judge,
         listener: Listener,
@@ -75,7 +76,9 @@ class Puller:
         grace_s: float = GRACE_S,
     ) -> None:
         self._url = f"{api_url.rstrip('/')}/v1/pairs/{judge.pair}/coefficients"
-        self._token, self._engine = token, engine
+        self._credentials, self._engine = credentials, engine
+        self._token: str | None = None
+        self._token_known = False
         self._judge, self._listener = judge, listener
         self._wait_s, self._grace_s, self._clock = wait_s, grace_s, clock
         self._etag: str | None = None
@@ -124,6 +127,12 @@ class Puller:
         except Refusal as refusal:
             self._listener.on_refusal(refusal)
             self._failed(self._clock(), f"refused: {refusal}")
+        except TokenRefusedError as error:
+            if self._token_changed():
+                return 0.0
+            self._failed(self._clock(), self._told(error))
+        except CredentialError as error:
+            self._failed(self._clock(), str(error))
         except Exception as error:  # noqa: BLE001  # this thread must outlive whatever a server does
             silent = isinstance(error, httpx.TimeoutException | OverdueError)
             self._failed(started if silent else self._clock(), f"{type(error).__name__}: {error}"[:300])
@@ -133,7 +142,9 @@ class Puller:
         longest_s = min(self._wait_s, STALE_WAIT_S) if self._stale else self._wait_s
         wait_s = longest_s * random.uniform(1.0 - _JITTER, 1.0)
         started = time.monotonic()
-        answer = self._open().get(self._url, {"wait": f"{wait_s:.3f}"}, self._etag, wait_s + self._grace_s)
+        answer = self._open().get(
+            self._url, {"wait": f"{wait_s:.3f}"}, self._etag, wait_s + self._grace_s, self._current_token()
+        )
         self._stale = answer.stale
         fresh = answer.modified and self._take(answer)
         self._answered()
@@ -167,9 +178,29 @@ class Puller:
         if not self._stopping.is_set():
             self._listener.on_failure(self._clock(), since, reason)
 
+    def _current_token(self) -> str | None:
+        if not self._token_known:
+            self._token, self._token_known = self._credentials.token(), True
+        return self._token
+
+    def _token_changed(self) -> bool:
+        """Reads the token again after a refusal; whether it is another one now."""
+        before = self._token
+        self._token_known = False
+        try:
+            return self._current_token() != before
+        except CredentialError:
+            # The next poll says what is wrong with the file.
+            return True
+
+    def _told(self, error: TokenRefusedError) -> str:
+        source = self._credentials.source
+        told = f"the token of {source} is refused" if self._credentials.given else f"a token is needed, set {source}"
+        return f"{told}: {error}"
+
     def _open(self) -> BoundedClient:
         if self._client is None:
             agent = f"accord-engine ({self._engine})"
-            tls = not self._url.startswith("http://")
-            self._client = BoundedClient(self._token, agent, self._wait_s + self._grace_s, tls)
+            verify = self._credentials.verify(self._url)
+            self._client = BoundedClient(agent, self._wait_s + self._grace_s, verify)
         return self._client

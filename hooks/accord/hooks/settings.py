@@ -22,6 +22,8 @@ VARIABLES = {
     "redis_url": "ACCORD_REDIS_URL",
     "api_url": "ACCORD_API_URL",
     "api_token": "ACCORD_API_TOKEN",
+    "api_token_file": "ACCORD_API_TOKEN_FILE",
+    "api_ca_file": "ACCORD_API_CA_FILE",
     "engine": "ACCORD_ENGINE",
     "knots": "ACCORD_KNOTS",
     "round_steps": "ACCORD_ROUND_STEPS",
@@ -35,6 +37,8 @@ VARIABLES = {
 }
 NO_KNOTS = "none"
 """ACCORD_KNOTS for the published single-slope model, because an empty variable counts as unset."""
+
+TOKEN_PATTERN = r"[\x21-\x7e]{1,4096}"
 
 
 class SettingError(ValueError):
@@ -77,6 +81,8 @@ class AgentSettings(BaseModel):
     redis_url: str | None = Field(None, description="must be redis://, rediss://, unix://, redis+sentinel:// ...")
     api_url: str | None = Field(None, description="must be http://host:port or https://host:port, a path may follow")
     api_token: SecretStr | None = Field(None, description="must be 1 to 4096 printable ASCII characters")
+    api_token_file: str | None = Field(None, max_length=4096, description="must name a file that holds the token")
+    api_ca_file: str | None = Field(None, max_length=4096, description="must name a PEM file of authorities")
     engine: str = Field(default_factory=default_engine, description="must be 1 to 128 of letters, digits and . _ / : -")
     knots: tuple[float, ...] = Field(
         DEFAULT_KNOTS, description=f"must be rising numbers separated by commas, or {NO_KNOTS!r}"
@@ -131,7 +137,7 @@ class AgentSettings(BaseModel):
     @field_validator("api_token")
     @classmethod
     def _token(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None and not re.fullmatch(r"[\x21-\x7e]{1,4096}", token.get_secret_value()):
+        if token is not None and not re.fullmatch(TOKEN_PATTERN, token.get_secret_value()):
             raise ValueError("not such a token")
         return token
 

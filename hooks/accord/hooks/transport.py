@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +18,24 @@ from accord.learner.coefficients import MAX_TABLE_BYTES
 from accord.learner.errors import AccordError, Reason, Refusal
 
 CONNECT_TIMEOUT_S = 5.0
+SHORT_BYTES = 4096
+"""A refusal of a service of ours is shorter."""
 
 
 class PullError(AccordError):
     """A request brought no usable answer."""
+
+
+class TokenRefusedError(PullError):
+    """The server answered 401 or 403: without another token, asking again does not help.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(f"HTTP {status}: {message}" if message else f"HTTP {status}")
 
 
 class OverdueError(PullError):
@@ -47,24 +63,21 @@ class BoundedClient:
     """An HTTP client for one thread; any other may `interrupt` it.
 
     Args:
-        token: sent as a bearer token, or None.
         agent: the User-Agent.
         read_s: longest silence of a server.
-        tls: whether certificates will be verified; loading them stalls every thread of the process for a while.
+        verify: certificates, by which authorities; False where there are none to verify.
     """
 
-    def __init__(self, token: str | None, agent: str, read_s: float, tls: bool) -> None:
+    def __init__(self, agent: str, read_s: float, verify: bool | ssl.SSLContext) -> None:
         # Compressed bodies are not asked for: a megabyte may inflate to a gigabyte.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": agent}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(read_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
             # A proxy from the environment would end long-polls, and .netrc replace the token.
             trust_env=False,
-            verify=tls,
+            verify=verify,
         )
         self._socket: socket.socket | None = None
 
@@ -79,16 +92,21 @@ class BoundedClient:
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
 
-    def get(self, url: str, params: dict[str, str], etag: str | None, within_s: float) -> Answer:
-        """One GET, conditional on an ETag unless it is None.
+    def get(
+        self, url: str, params: dict[str, str], etag: str | None, within_s: float, token: str | None = None
+    ) -> Answer:
+        """One GET, conditional on an ETag unless it is None, with a bearer token unless that is None.
 
         Raises:
+            TokenRefusedError: for 401 and 403.
             OverdueError: when the whole answer is not there after `within_s` seconds.
             PullError: for a status other than 200, or 304 to a condition.
             Refusal: size, or schema for a compressed body.
             httpx.HTTPError: for everything that a network does.
         """
         headers = {} if etag is None else {"If-None-Match": etag}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         # No timeout of the client bounds a whole answer that drips in byte by byte.
         with _Watch(within_s, self.interrupt) as watch:
             try:
@@ -102,8 +120,10 @@ class BoundedClient:
         extensions = {"trace": self._trace}
         with self._client.stream("GET", url, params=params, headers=headers, extensions=extensions) as response:
             stale = response.headers.get("accord-stale") == "true"
-            if response.status_code == httpx.codes.NOT_MODIFIED and headers:
+            if response.status_code == httpx.codes.NOT_MODIFIED and "If-None-Match" in headers:
                 return Answer(b"", None, False, stale)
+            if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+                raise TokenRefusedError(response.status_code, _message(response))
             if response.status_code != httpx.codes.OK:
                 raise PullError(f"HTTP {response.status_code}")
             if response.headers.get("content-encoding", "identity") != "identity":
@@ -135,6 +155,20 @@ class _Watch:
     def _fire(self) -> None:
         self.fired = True
         self._interrupt()
+
+
+def _message(response: httpx.Response) -> str:
+    """What the service says about its refusal; nothing when it says it in a way of its own."""
+    body = b""
+    for part in response.iter_raw():
+        body += part
+        if len(body) > SHORT_BYTES:
+            return ""
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return "".join(character for character in message[:200] if character.isprintable()) if type(message) is str else ""
 
 
 def _read(response: httpx.Response, deadline: float) -> bytes:

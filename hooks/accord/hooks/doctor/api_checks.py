@@ -13,6 +13,7 @@ import httpx
 from accord.learner.errors import Refusal
 from accord.learner.store import safe_url
 
+from ..credentials import CredentialError, Credentials
 from ..judge import Judge
 from ..settings import Mode
 from .facts import Facts
@@ -31,7 +32,12 @@ def check_api(facts: Facts, seconds: float) -> Iterator[Check]:
         yield skip("api.live", "ACCORD_API_URL is not set: the engine refits itself")
         return
     facts.api_works = False
-    http = Http(settings, seconds)
+    try:
+        http = Http(settings, seconds)
+    except CredentialError as error:
+        facts.api_reason = str(error)
+        yield fail("api.live", str(error), "engines keep trying; write the file, or correct its name")
+        return
     try:
         live = _live(facts, http)
         yield from live
@@ -61,7 +67,7 @@ def _live(facts: Facts, http: Http) -> list[Check]:
         text = str(error)
         advice = "check host and port, that accord api runs, and what the network lets through"
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            advice = "engines trust the authorities of certifi only: use a certificate that one of them signed"
+            advice = "name the authority that signed it in ACCORD_API_CA_FILE"
         elif "SSL" in text or "WRONG_VERSION" in text:
             advice = "is this port served with TLS? ACCORD_API_URL says https://"
         return [fail("api.live", f"{shown}: {facts.api_reason}", advice)]
@@ -104,9 +110,11 @@ def _coefficients(facts: Facts, http: Http, judge: Judge) -> Check:
     if isinstance(reply, str):
         return fail(_TABLE, reply, "see the API's log")
     if reply.status in (401, 403):
-        known = facts.settings is not None and facts.settings.api_token is not None
-        told = "the token is not accepted" if known else "the API wants a token"
-        return fail(_TABLE, f"HTTP {reply.status}: {told}", "set ACCORD_API_TOKEN to a token with the role engine")
+        credentials = Credentials.of(facts.settings) if facts.settings is not None else Credentials()
+        told = f"the token of {credentials.source} is refused" if credentials.given else "the API wants a token"
+        message = _message(reply)
+        advice = "write a token of the role engine into a file, and name it in ACCORD_API_TOKEN_FILE"
+        return fail(_TABLE, f"HTTP {reply.status}: {told}{f': {message}' if message else ''}", advice)
     if reply.status == 404:
         facts.registered = bool(facts.registered)
         if facts.registered:
@@ -134,7 +142,7 @@ def _coefficients(facts: Facts, http: Http, judge: Judge) -> Check:
 
 def _guarded(facts: Facts, http: Http, judge: Judge) -> bool:
     """Whether the API asks for a token at all; otherwise a good answer says nothing of ours."""
-    if facts.settings is None or facts.settings.api_token is None:
+    if facts.settings is None or not Credentials.of(facts.settings).given:
         return False
     try:
         return http.get(f"/v1/pairs/{judge.pair}/coefficients", token=False).status in (401, 403)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from accord.learner.errors import InvalidValue
 from accord.learner.store import connect_async, safe_url
 
+from ..credentials import CredentialError, Credentials
 from ..settings import VARIABLES, AgentSettings, Mode, SettingError
 from ..vllm.identity import DRAFT_VARIABLE, TARGET_VARIABLE, was_asked_for
 from ..vllm.notice import DISABLE_VARIABLE, STRICT_VARIABLE
@@ -62,7 +63,7 @@ def check_environment(facts: Facts) -> Iterator[Check]:
 def secrets_of(environ: Mapping[str, str]) -> list[str]:
     """Everything in the settings that must not be shown, as it is written and as it is meant."""
     token, url = environ.get(VARIABLES["api_token"], ""), environ.get(VARIABLES["redis_url"], "")
-    found = [token]
+    found = [token, _token_in(environ.get(VARIABLES["api_token_file"], ""))]
     credentials = url.rpartition("@")[0].rpartition("//")[2]
     found.append(credentials.partition(":")[2])
     try:
@@ -72,6 +73,13 @@ def secrets_of(environ: Mapping[str, str]) -> list[str]:
     found += [value for name, value in parse_qsl(query) if "password" in name]
     # Anything shorter is a part of half the words here; the URLs are shown without it in any case.
     return sorted({text for secret in found for text in (secret, unquote(secret)) if len(text) >= SHORTEST_SECRET})
+
+
+def _token_in(path: str) -> str:
+    try:
+        return Credentials(token_file=path).token() or "" if path else ""
+    except CredentialError:
+        return ""
 
 
 def is_local(url: str) -> bool:
@@ -119,7 +127,7 @@ def _misspelt(env: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
 
 def _in_clear(settings: AgentSettings) -> Iterator[Check]:
     url = settings.api_url or ""
-    if settings.api_token is not None and url.startswith("http://") and not is_local(url):
+    if Credentials.of(settings).given and url.startswith("http://") and not is_local(url):
         yield warn("settings", "the token travels in clear to the API", "use https:// in ACCORD_API_URL")
     url = settings.redis_url or ""
     if "@" in url and url.startswith("redis") and not url.startswith("rediss") and not is_local(url):

@@ -12,6 +12,7 @@ import httpx
 
 from accord.learner.coefficients import MAX_TABLE_BYTES
 
+from ..credentials import Credentials
 from ..settings import AgentSettings
 
 MAX_BODY_BYTES = 4 * MAX_TABLE_BYTES
@@ -36,18 +37,23 @@ class Reply:
 
 
 class Http:
-    """Sends the token, follows no redirect, uses no proxy, and verifies certificates: what engines do."""
+    """Sends the token, follows no redirect, uses no proxy, and verifies certificates: what engines do.
+
+    Raises:
+        CredentialError: for a file of a token or an authority that cannot be used.
+    """
 
     def __init__(self, settings: AgentSettings, seconds: float) -> None:
         self.url = (settings.api_url or "").rstrip("/")
-        token = settings.api_token
-        self._authorization = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
+        credentials = Credentials.of(settings)
+        token = credentials.token()
+        self._authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._client = httpx.Client(
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "accord-doctor"},
             timeout=seconds,
             follow_redirects=False,
             trust_env=False,
-            verify=self.url.startswith("https://"),
+            verify=credentials.verify(self.url),
         )
 
     def close(self) -> None:
