@@ -17,6 +17,13 @@ ROUTES = {
     "/v1/pairs/{pair}/workloads/{key}",
     "/v1/pairs/{pair}/workloads/{key}/advice",
     "/v1/pairs/{pair}/workloads/{key}/what-if",
+    "/v1/pairs/{pair}/overrides",
+    "/v1/pairs/{pair}/override",
+    "/v1/pairs/{pair}/workloads/{key}/override",
+    "/v1/pairs/{pair}/rollback",
+    "/v1/pairs/{pair}/workloads/{key}/rollback",
+    "/v1/pairs/{pair}/history",
+    "/v1/pairs/{pair}/audit",
 }
 
 

@@ -179,7 +179,7 @@ def test_decoding_holds_up_nobody(api: RunningApi, publisher: Publisher, monkeyp
     """While a large state is decoded the api answers others."""
     publisher.publish(body=learnt(publisher.table(1)))
 
-    def slow(body: bytes, key: str) -> None:
+    def slow(body: bytes, key: str, in_force: bytes) -> None:
         time.sleep(1.0)
 
     monkeypatch.setattr("accord.learner.views.workload_view", slow)

@@ -28,7 +28,9 @@ from .settings import Settings
 from .source import Source
 from .subscriber import Subscriber
 from .tables import Tables
+from .trail import Trail
 from .waiters import Waiters
+from .writer import Writer
 
 STORE_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
@@ -54,9 +56,12 @@ def create_app(settings: Settings) -> FastAPI:
         client = _client(settings, "api")
         source = Source(client)
         waiters = Waiters(settings.max_waiters)
-        tables = Tables(source.table, waiters, settings.max_pairs)
+        writer = Writer(client, source)
+        tables = Tables(writer.table, waiters, settings.max_pairs)
         subscriber = Subscriber(lambda: _client(settings, "api-feed"), tables, _reporter(settings))
-        app.state.services = Services(settings, source, Learnt(), tables, waiters, subscriber)
+        app.state.services = Services(
+            settings, source, Learnt(), tables, waiters, subscriber, writer, Trail(client, source)
+        )
         subscriber.start()
         following = asyncio.create_task(keyring.follow(), name="token file") if keyring is not None else None
         try:

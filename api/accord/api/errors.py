@@ -55,8 +55,15 @@ class ApiError(Exception):
     status = 500
     code = "internal"
 
-    def __init__(self, message: str, *, field: str | None = None, value: object = None) -> None:
-        self.message, self.field, self.value = message, field, value
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.message, self.field, self.value, self.headers = message, field, value, headers
         super().__init__(message)
 
 
@@ -75,6 +82,41 @@ class PairUnknownError(ApiError):
 
     def __init__(self, pair: str) -> None:
         super().__init__("no engine has registered this pair", field="pair", value=pair)
+
+
+class VersionUnknownError(ApiError):
+    """No such version is kept."""
+
+    status = 404
+    code = "version_unknown"
+
+
+class NoOverrideError(ApiError):
+    """The scope has no override."""
+
+    status = 404
+    code = "override_unknown"
+
+
+class ConflictError(ApiError):
+    """The request contradicts what stands, whoever sends it."""
+
+    status = 409
+    code = "conflict"
+
+
+class PreconditionFailedError(ApiError):
+    """What the client saw is not what stands any more."""
+
+    status = 412
+    code = "precondition_failed"
+
+
+class PreconditionRequiredError(ApiError):
+    """A change must name what it changes."""
+
+    status = 428
+    code = "precondition_required"
 
 
 class NotReadyError(ApiError):
@@ -135,7 +177,9 @@ def install(app: FastAPI) -> None:
 
 async def _api_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return envelope(error.status, error.code, error.message, field=error.field, value=error.value)
+    return envelope(
+        error.status, error.code, error.message, field=error.field, value=error.value, headers=error.headers
+    )
 
 
 async def _store_error(_: Request, error: Exception) -> JSONResponse:

@@ -28,21 +28,21 @@ class Learnt:
     def __init__(self) -> None:
         self._decoding = asyncio.Semaphore(CONCURRENT_VIEWS)
 
-    async def pair(self, body: bytes | None, counters: bytes | None) -> dict[str, Any]:
-        """Counters and workloads of a pair.
+    async def pair(self, body: bytes | None, counters: bytes | None, served: bytes | None = None) -> dict[str, Any]:
+        """Counters and workloads of a pair, judged by the table in force.
 
         Raises:
             StoreCorruptError: when the state is not what a learner writes.
         """
-        return await self._decoded(lambda: views.pair_view(body, counters))
+        return await self._decoded(lambda: views.pair_view(body, counters, served))
 
-    async def workload(self, body: bytes, key: str) -> dict[str, Any] | None:
-        """Everything about a workload, None when the pair has not seen it.
+    async def workload(self, body: bytes, key: str, served: bytes | None = None) -> dict[str, Any] | None:
+        """Everything about a workload by the table in force, None when the pair has not seen it.
 
         Raises:
             StoreCorruptError: when the state is not what a learner writes.
         """
-        return await self._decoded(lambda: views.workload_view(body, key))
+        return await self._decoded(lambda: views.workload_view(body, key, served))
 
     async def table(self, body: bytes) -> CoefficientTable:
         """A served table.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 
 from accord.learner.pair import check_pair_id
 from accord.learner.workload import WorkloadKey
@@ -16,7 +16,9 @@ from .settings import Settings
 from .source import Source
 from .subscriber import Subscriber
 from .tables import Tables
+from .trail import Trail
 from .waiters import Waiters
+from .writer import Writer
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Services:
     tables: Tables
     waiters: Waiters
     subscriber: Subscriber
+    writer: Writer
+    trail: Trail
 
 
 # All asynchronous: FastAPI would send the others through a pool of threads, for every request.
@@ -55,6 +59,16 @@ async def _workload_key(key: Annotated[str, Path(description="Workload, `label:c
         raise ValueInvalidError(str(error), field="key", value=key) from None
 
 
+async def _workload_filter(
+    workload: Annotated[str | None, Query(description="Only what concerns this workload")] = None,
+) -> str | None:
+    try:
+        return None if workload is None else str(WorkloadKey.parse(workload))
+    except ValueError as error:
+        raise ValueInvalidError(str(error), field="workload", value=workload) from None
+
+
 UseServices = Annotated[Services, Depends(_services)]
 PairId = Annotated[str, Depends(_pair_id)]
 Key = Annotated[str, Depends(_workload_key)]
+WorkloadFilter = Annotated[str | None, Depends(_workload_filter)]

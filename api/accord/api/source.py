@@ -86,12 +86,16 @@ class Source:
         async with self._reading:
             with translated():
                 fields = await self._client.hmget(
-                    PairKeys(pair_id).coefficients, "version", "body", "etag", "published_ms"
+                    PairKeys(pair_id).coefficients, "version", "body", "etag", "published_ms", "expires_ms"
                 )
-            version, body, etag, published_ms = fields
+            version, body, etag, published_ms, expires_ms = fields
             if body is not None and etag is not None:
                 return Table(
-                    integer("version", version), etag.decode("latin-1"), body, integer("published_ms", published_ms)
+                    integer("version", version),
+                    etag.decode("latin-1"),
+                    body,
+                    integer("published_ms", published_ms),
+                    None if expires_ms is None else integer("expires_ms", expires_ms),
                 )
             record = await self.record(pair_id)
         return None if record is None else cold_table(pair_id, record)

@@ -28,12 +28,18 @@ RETRY_S = (0.1, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is served for a pair: exact bytes and their strong, quoted ETag."""
+    """What is served for a pair: exact bytes and their strong, quoted ETag.
+
+    `expires_ms` is the end of the first override in it, unix ms by the store's clock, and `lapses_in_s` how far away
+    that was when the table was read.
+    """
 
     version: int
     etag: str
     body: bytes
     published_ms: int
+    expires_ms: int | None = None
+    lapses_in_s: float | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -48,6 +54,7 @@ class _Slot:
     error: StoreError | None = None
     reading: asyncio.Task[None] | None = None
     retry: asyncio.TimerHandle | None = None
+    lapse: asyncio.TimerHandle | None = None
 
 
 class Tables:
@@ -133,8 +140,7 @@ class Tables:
         """Ends reads and retries that are under way."""
         self._closed = True
         for slot in self._all():
-            if slot.retry:
-                slot.retry.cancel()
+            _disarm(slot)
             if slot.reading:
                 slot.reading.cancel()
 
@@ -159,6 +165,7 @@ class Tables:
                 # A change announced during the read is usually what was just read.
                 seen = slot.table is not None and 0 <= slot.announced <= slot.table.version
                 slot.current, slot.failures = not slot.changed or seen, 0
+                self._watch(slot)
                 if before is None or slot.table is None or before.etag != slot.table.etag:
                     self._waiters.wake(slot.pair)
                 if slot.current:
@@ -183,6 +190,20 @@ class Tables:
         if self._waiters.has(slot.pair):
             self._refresh(slot)
 
+    def _watch(self, slot: _Slot) -> None:
+        """Reads again at the moment at which an override ends, whether or not anybody asks; reading takes it away."""
+        if slot.lapse:
+            slot.lapse.cancel()
+            slot.lapse = None
+        if not self._closed and slot.table is not None and slot.table.lapses_in_s is not None:
+            slot.lapse = asyncio.get_running_loop().call_later(slot.table.lapses_in_s, self._lapsed, slot)
+
+    def _lapsed(self, slot: _Slot) -> None:
+        slot.lapse = None
+        # As for an announcement of everything: a read that is under way may have begun too early.
+        slot.announced, slot.changed, slot.current = -1, True, False
+        self._refresh(slot)
+
     def _settle(self, slot: _Slot) -> None:
         """After a read: keeps the pair if there is such a pair, and makes room for it."""
         if self._new.get(slot.pair) is slot:
@@ -200,11 +221,16 @@ class Tables:
     def _forget(self, slot: _Slot) -> None:
         if self._slots.get(slot.pair) is slot:
             del self._slots[slot.pair]
-        if slot.retry:
-            slot.retry.cancel()
+        _disarm(slot)
 
     def _find(self, pair: str) -> _Slot | None:
         return self._slots.get(pair) or self._new.get(pair)
 
     def _all(self) -> list[_Slot]:
         return [*self._slots.values(), *self._new.values()]
+
+
+def _disarm(slot: _Slot) -> None:
+    for timer in (slot.retry, slot.lapse):
+        if timer:
+            timer.cancel()

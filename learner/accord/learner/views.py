@@ -9,15 +9,16 @@ from .calibration import Cells, metrics, report
 from .coefficients import Coefficients, CoefficientTable
 from .counters import Counters
 from .pair_state import PairState
-from .state_codec import decode_learnt
+from .state_codec import Learnt, decode_learnt
 
 
-def pair_view(body: bytes | None, counters: bytes | None) -> dict[str, Any]:
+def pair_view(body: bytes | None, counters: bytes | None, in_force: bytes | None = None) -> dict[str, Any]:
     """A pair at a glance: workloads with labels and quality, the pair's own parameters, and the learner's counters.
 
     Args:
         body: the state's bytes, None for a pair that nobody has learnt yet.
         counters: the counters' bytes.
+        in_force: the served table's bytes, by which quality is judged; the learner's own when left out.
 
     Raises:
         Refusal: for bytes that are not a state.
@@ -35,8 +36,9 @@ def pair_view(body: bytes | None, counters: bytes | None) -> dict[str, Any]:
         }
     learnt = decode_learnt(body)
     state, h = learnt.state, learnt.state.hierarchy
+    served = _served(learnt, in_force)
     return {
-        "workloads": [_glance(state, index, learnt.served) for index in range(len(state.keys))],
+        "workloads": [_glance(state, index, served) for index in range(len(state.keys))],
         "pair_effects": {
             "slopes": h.slopes.tolist(),
             "intercepts": h.intercepts.tolist(),
@@ -62,9 +64,10 @@ def _influence(state: PairState) -> list[dict[str, Any]]:
     ]
 
 
-def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
+def workload_view(body: bytes, key: str, in_force: bytes | None = None) -> dict[str, Any] | None:
     """One workload: what is served, what is learnt with its standard errors, and how well the served row is calibrated.
 
+    `in_force` is the served table's bytes, which an override may have made another than the learner's own.
     Returns None for a workload that the state does not hold.
 
     Raises:
@@ -75,11 +78,12 @@ def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
     if key not in state.keys:
         return None
     index = state.keys.index(key)
-    served = learnt.served.row(key)
+    table = _served(learnt, in_force)
+    served = table.row(key)
     a = state.arrays
     return {
         "workload": key,
-        "version": learnt.served.version,
+        "version": table.version,
         "coefficients": served.to_dict(),
         "learnt": state.row(index).to_dict(),
         "standard_errors": {
@@ -95,6 +99,13 @@ def workload_view(body: bytes, key: str) -> dict[str, Any] | None:
         "drift_time_ms": int(state.alarm_ms[index]) or None,
         "calibration": _calibration(state, index, served),
     }
+
+
+def _served(learnt: Learnt, in_force: bytes | None) -> CoefficientTable:
+    table = learnt.served if in_force is None else CoefficientTable.from_json(in_force)
+    # Another shape belongs to a store that was put together by hand; nothing could be judged by it.
+    fits = (table.k, table.knots) == (learnt.state.k, learnt.state.knots)
+    return table if fits else learnt.served
 
 
 def _calibration(state: PairState, index: int, row: Coefficients) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from .basic import Number
+from .overrides import OverrideView
 
 
 class Identity(BaseModel):
@@ -106,4 +107,7 @@ class PairDetail(BaseModel):
     workloads: list[WorkloadGlance]
     counters: dict[str, Any] = Field(description="What the learner counted: summaries, refusals by reason, fits, ...")
     influence: list[EngineInfluence] = Field([], description="Engines that reported evidence recently")
+    revision: int = Field(0, description="Of the overrides; grows with every change, and is what `If-Match` names")
+    overrides: int = Field(0, description="How many overrides are in force")
+    override: OverrideView | None = Field(None, description="The one of the whole pair")
     carried: dict[str, Any] | None = Field(None, description="The known pair that this pair's first prior came from")

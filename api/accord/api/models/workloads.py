@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from .basic import CoefficientRow, Number
+from .overrides import OverrideView
 
 
 class StandardErrors(BaseModel):
@@ -64,7 +65,8 @@ class WorkloadView(BaseModel):
     prior: bool = Field(description="True when the pair has not seen this workload and serves it the prior row")
     version: int = Field(description="Of the coefficients in force")
     coefficients: CoefficientRow = Field(description="As engines apply them")
-    learnt: CoefficientRow | None = Field(None, description="As the last refit found them; published when they differ")
+    learnt: CoefficientRow | None = Field(None, description="As the last refit found them, whatever is overridden")
+    override: OverrideView | None = Field(None, description="In force here: its own, or else the whole pair's")
     standard_errors: StandardErrors | None = Field(None, description="Of the learnt row")
     labels: int = Field(description="Every label ever learnt")
     memory_labels: Number = Field(None, description="After this many new labels old evidence counts 1 / e")

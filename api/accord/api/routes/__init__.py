@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from . import advice, coefficients, costs, health, pairs, what_if, workloads
+from . import advice, audit, coefficients, costs, health, history, overrides, pairs, rollback, what_if, workloads
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -12,5 +12,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     what_if.router,
     advice.router,
     costs.router,
+    overrides.router,
+    rollback.router,
+    history.router,
+    audit.router,
 )
 """In the order of the documentation. Another noun is another module and another entry here."""

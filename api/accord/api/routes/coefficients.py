@@ -6,15 +6,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from ..errors import responses
+from ..errors import ValueInvalidError, responses
 from ..etag import IfNoneMatch
 from ..models import CoefficientTableView
 from ..services import PairId, Services, UseServices
 from ..settings import MAX_WAIT_S
+from ..stream_place import moment_ms
 from ..tables import Table
 from ..waiters import Ended
 
 router = APIRouter(prefix="/v1", tags=["coefficients"])
+
+# A version never changes, but a restored backup may give its number to another one.
+_FOREVER = "private, max-age=3600"
 
 _HEADERS: dict[str, Any] = {
     "ETag": {"description": "Strong tag of exactly these bytes", "schema": {"type": "string"}},
@@ -50,6 +54,13 @@ async def coefficients(
             description="Seconds to hold the answer while the table is the one that `If-None-Match` names",
         ),
     ] = 0.0,
+    version: Annotated[
+        int | None, Query(ge=0, lt=1 << 53, description="A past version; answered at once, whatever `wait` says")
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        Query(max_length=40, description="A moment, unix milliseconds or RFC 3339: the version in force then"),
+    ] = None,
 ) -> Response:
     """All workloads of a pair and the prior row.
 
@@ -57,6 +68,12 @@ async def coefficients(
     without a publication answers version 0, the cold start.
     """
     held = IfNoneMatch.parse(request.headers.getlist("if-none-match"))
+    if version is not None and as_of is not None:
+        raise ValueInvalidError("one of version and as_of, not both", field="as_of", value=as_of)
+    if version is not None:
+        return _answer(await services.trail.version(pair, version), False, held, _FOREVER)
+    if as_of is not None:
+        return _answer(await services.trail.as_of(pair, moment_ms("as_of", as_of)), False, held)
     table, stale = await services.tables.get(pair)
     if wait > 0 and held.matches(table.etag):
         ended = await _hold(services, pair, request, held, wait)
@@ -75,10 +92,10 @@ async def _hold(services: Services, pair: str, request: Request, held: IfNoneMat
     return await services.waiters.hold(pair, seconds, request.receive, changed)
 
 
-def _answer(table: Table, stale: bool, held: IfNoneMatch) -> Response:
+def _answer(table: Table, stale: bool, held: IfNoneMatch, cache: str = "no-cache") -> Response:
     headers = {
         "ETag": table.etag,
-        "Cache-Control": "no-cache",
+        "Cache-Control": cache,
         "Vary": "Accept-Encoding",
         "Accord-Version": str(table.version),
     }

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from accord.learner.store.records import PairRecord
 
 from ..errors import PairUnknownError, responses
-from ..models import Engine, Identity, Lag, PairDetail, PairItem, PairList
+from ..models import Engine, Identity, Lag, OverrideView, PairDetail, PairItem, PairList
 from ..services import PairId, UseServices
 
 router = APIRouter(prefix="/v1", tags=["pairs"])
@@ -48,7 +48,9 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
     if found is None:
         raise PairUnknownError(pair)
     table, _ = await services.tables.get(pair)
-    learnt = await services.learnt.pair(found.body, found.counters)
+    standing = await services.writer.settled(pair)
+    learnt = await services.learnt.pair(found.body, found.counters, table.body)
+    whole = standing.overrides.get(None)
     return PairDetail(
         id=pair,
         identity=_identity(found.record),
@@ -65,6 +67,9 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
         pair_effects=learnt["pair_effects"],
         workloads=learnt["workloads"],
         counters=learnt["counters"],
+        revision=standing.revision,
+        overrides=len(standing.overrides),
+        override=None if whole is None else OverrideView.model_validate(whole.view()),
     )
 
 

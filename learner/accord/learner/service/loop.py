@@ -13,6 +13,7 @@ from ..logs import event
 from ..pair_learner import TICK_MS, Entry
 from ..store import (
     FenceLostError,
+    OverridesMovedError,
     Store,
     StoreError,
     StoreUnavailableError,
@@ -32,7 +33,12 @@ log = logging.getLogger(__name__)
 
 _AFTER_TICK_MS = 3
 _LONGEST_BACKOFF_S = 2.0
-_REASONS = {FenceLostError: "fence", WatermarkMovedError: "watermark", VersionError: "version"}
+_REASONS = {
+    FenceLostError: "fence",
+    WatermarkMovedError: "watermark",
+    VersionError: "version",
+    OverridesMovedError: "overrides",
+}
 
 
 class LearnerService:
@@ -128,7 +134,7 @@ class LearnerService:
         except StoreUnavailableError:
             self.watch.commit_failed(pair_id, "unavailable")
             raise
-        except (FenceLostError, WatermarkMovedError, VersionError) as error:
+        except (FenceLostError, WatermarkMovedError, VersionError, OverridesMovedError) as error:
             self.watch.commit_failed(pair_id, _REASONS[type(error)])
             self.membership.drop(pair_id, str(error))
         except Exception:  # noqa: BLE001

@@ -121,7 +121,15 @@ class Membership:
                 return
             try:
                 budget_s = self.settings.lease_ms / 3000.0
-                owner = PairOwner(self.store, record, lease, budget_s, carry=self.settings.carry, watch=self.watch)
+                owner = PairOwner(
+                    self.store,
+                    record,
+                    lease,
+                    budget_s,
+                    carry=self.settings.carry,
+                    watch=self.watch,
+                    retention=self.settings.retention,
+                )
                 owner.forget_silent_engines()
             except AccordError:
                 self.store.release(lease)

@@ -22,7 +22,7 @@ OTHER = "_other"
 
 CAUSES = ("refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback")
 DETECTORS = ("jump", "residual", "deviance")
-COMMIT_FAILURES = ("fence", "watermark", "version", "unavailable")
+COMMIT_FAILURES = ("fence", "watermark", "version", "overrides", "unavailable")
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _LATENCY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import replace
 from itertools import groupby
 
 from ..carry import by_nearness, carried
@@ -15,14 +16,28 @@ from ..logs import event
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
 from ..sequences import FORGET_AFTER_MS, Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
-from ..store import Commit, Lease, PairRecord, Publication, Store, StoreError, stream_id
+from ..store import (
+    Commit,
+    Lease,
+    OverridesMovedError,
+    PairRecord,
+    Retention,
+    Store,
+    StoreError,
+    stream_id,
+)
 from .progress import Progress
+from .shadow import served_instead
 from .watch import Watcher
 
 log = logging.getLogger(__name__)
 
 AHEAD_MS = 5_000
 """An id this far ahead of the store's clock was not given by it."""
+
+
+COMPOSED_AGAIN = 8
+"""How often a commit is composed again because an operator changed something meanwhile."""
 
 
 class StateMismatchError(AccordError):
@@ -39,6 +54,7 @@ class PairOwner:
         budget_s: after this many seconds a step commits what it has, and leaves the rest for the next one.
         carry: whether a pair that nobody has learnt may start from the nearest known pair's prior.
         watch: told of every committed step.
+        retention: how much history stays.
 
     Attributes:
         behind: whether the last step left something, for want of time.
@@ -57,10 +73,12 @@ class PairOwner:
         *,
         carry: bool = False,
         watch: Watcher | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self.budget_s, self.behind = budget_s, False
         self.watch = watch or Watcher()
         self.store, self.lease, self.pair_id = store, lease, record.pair.id
+        self.record, self.retention = record, retention or Retention()
         stored = store.load(self.pair_id)
         if stored.body is not None:
             learnt = decode_learnt(stored.body)
@@ -95,7 +113,8 @@ class PairOwner:
             read_count: how many entries were asked for; when that many came, their last tick may be incomplete.
 
         Raises:
-            FenceLostError, WatermarkMovedError, VersionError: somebody else owns the pair now; drop this owner.
+            FenceLostError, WatermarkMovedError, VersionError, OverridesMovedError: somebody else owns the pair now, or
+                operators change it faster than it can be composed; drop this owner.
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
         self.progress.begin()
@@ -106,25 +125,35 @@ class PairOwner:
         if not whole and not published:
             return 0
         learner = self.learner
-        publications = [
-            Publication(p.table.version, p.table.to_json(), p.history, p.table.published_ms) for p in published
-        ]
-        began = time.monotonic()
-        self.store.commit(
-            self.lease,
-            Commit(
-                expected_watermark=before,
-                watermark=learner.watermark,
-                body=encode_learnt(learner.learnt),
-                sequences=learner.sequences.encode(),
-                counters=learner.counters.encode(),
-                version=learner.learnt.served.version,
-                publications=publications,
-            ),
+        commit = Commit(
+            expected_watermark=before,
+            watermark=learner.watermark,
+            body=encode_learnt(learner.learnt),
+            sequences=learner.sequences.encode(),
+            counters=learner.counters.encode(),
+            version=learner.learnt.served.version,
         )
+        began = time.monotonic()
+        served = self._commit(commit, published)
         took = time.monotonic() - began
-        self.watch.stepped(self.progress.committed(published, self._now_ms() if published else None, took))
-        return len(published)
+        self.watch.stepped(self.progress.committed(served, self._now_ms() if published else None, took))
+        return len(served)
+
+    def _commit(self, commit: Commit, published: list[Published]) -> list[Published]:
+        """Commits; what was learnt does not depend on overrides, so a change of theirs only composes it anew."""
+        if not published:
+            self.store.commit(self.lease, commit, self.retention)
+            return []
+        for _ in range(COMPOSED_AGAIN):
+            served = served_instead(published, self.store.settled(self.record))
+            composed = replace(commit, publications=served.publications, revision=served.revision, learnt=served.learnt)
+            try:
+                self.store.commit(self.lease, composed, self.retention)
+            except OverridesMovedError as error:
+                moved = error
+            else:
+                return served.published
+        raise moved
 
     def _now_ms(self) -> int | None:
         # Only to be told: nothing depends on it, least of all what was committed already.
@@ -167,7 +196,8 @@ class PairOwner:
         for pair_id in by_nearness(record.pair, record.knots, known):
             served = self.store.coefficients(pair_id)
             if served is not None and served.version > 0:
-                return carried(fresh, CoefficientTable.from_json(served.body))
+                # What an operator put there is a wish for that pair only.
+                return carried(fresh, CoefficientTable.from_json(served.learnt or served.body))
         return fresh
 
     def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:

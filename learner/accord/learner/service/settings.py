@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..errors import InvalidValue
+from ..store import Retention
+from ..store.operators import MOST_HISTORY
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
 BOUNDS = {
@@ -16,6 +18,8 @@ BOUNDS = {
     "read_count": (1, 100_000),
     "metrics_port": (0, 65_535),
     "metrics_max_pairs": (0, 100_000),
+    "history_count": (1, MOST_HISTORY),
+    "history_age_s": (60, 315_360_000),
 }
 
 
@@ -36,6 +40,7 @@ class LearnerSettings:
         metrics_port: where metrics are served, 0 for any free port; None serves none.
         metrics_host: the address there.
         metrics_max_pairs: pairs with series of their own; what others count is summed up as one.
+        history_count, history_age_s: most publications of a pair that are kept, and their greatest age in seconds.
     """
 
     redis_url: str = DEFAULT_REDIS_URL
@@ -46,16 +51,23 @@ class LearnerSettings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     metrics_max_pairs: int = 200
+    history_count: int = 10_000
+    history_age_s: int = 90 * 86_400
 
     def __post_init__(self) -> None:
         for name in BOUNDS:
             if name != "metrics_port" or self.metrics_port is not None:
                 _check(name, name, getattr(self, name))
 
+    @property
+    def retention(self) -> Retention:
+        """How much history a commit keeps."""
+        return Retention(self.history_count, self.history_age_s * 1000)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LearnerSettings:
         """Reads ACCORD_REDIS_URL and ACCORD_LEARNER_LEASE_MS, _READ_COUNT, _CARRY (0 or 1), _METRICS_PORT,
-        _METRICS_HOST and _METRICS_MAX_PAIRS; empty is unset.
+        _METRICS_HOST, _METRICS_MAX_PAIRS, _HISTORY_COUNT and _HISTORY_AGE_S; empty is unset.
 
         Raises:
             InvalidValue: naming the variable and its value.
@@ -70,6 +82,8 @@ class LearnerSettings:
             ),
             metrics_host=environment.get("ACCORD_LEARNER_METRICS_HOST") or cls.metrics_host,
             metrics_max_pairs=_whole(environment, "metrics_max_pairs", cls.metrics_max_pairs),
+            history_count=_whole(environment, "history_count", cls.history_count),
+            history_age_s=_whole(environment, "history_age_s", cls.history_age_s),
         )
 
 

@@ -78,7 +78,7 @@ class Watcher:
         """A pair cannot be learnt; called while the exception is handled."""
 
     def commit_failed(self, pair: str, reason: str) -> None:
-        """A commit was refused (`fence`, `watermark`, `version`), or its outcome is not known (`unavailable`)."""
+        """A commit was refused (`fence`, `watermark`, `version`, `overrides`), or nobody knows (`unavailable`)."""
 
     def stepped(self, step: Step) -> None:
         """A step was committed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .connect import connect, connect_async, safe_url
 from .errors import (
     FenceLostError,
+    OverridesMovedError,
     StoreCorruptError,
     StoreError,
     StoreUnavailableError,
@@ -15,6 +16,7 @@ from .errors import (
 from .keys import CHANGES, LEARNERS, PAIRS, PairKeys, permanent_reason
 from .records import (
     ZERO_ID,
+    AuditEntry,
     Commit,
     HistoryEntry,
     Lease,
@@ -22,6 +24,7 @@ from .records import (
     PairRecord,
     Publication,
     Published,
+    Retention,
     StoredState,
     stream_id,
 )
@@ -32,15 +35,18 @@ __all__ = [
     "LEARNERS",
     "PAIRS",
     "ZERO_ID",
+    "AuditEntry",
     "Commit",
     "FenceLostError",
     "HistoryEntry",
     "Lease",
     "LeaseInfo",
+    "OverridesMovedError",
     "PairKeys",
     "PairRecord",
     "Publication",
     "Published",
+    "Retention",
     "Store",
     "StoreCorruptError",
     "StoreError",

@@ -51,6 +51,10 @@ class VersionError(StoreError):
     """A publication does not grow past the version in force; nothing was written."""
 
 
+class OverridesMovedError(StoreError):
+    """An operator changed something since the overrides were read: read them again; nothing was written."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turns the client's exceptions into StoreUnavailableError or StoreError; also a decorator."""

@@ -138,6 +138,8 @@ class Commit:
         sequences, counters: opaque bytes, always replaced.
         version: of the last publication, this commit's included.
         publications: oldest first.
+        revision: of the overrides that the publications were composed under, None when it does not matter.
+        learnt: the learner's own table, b"" when it is what is served, None to leave what is stored.
 
     Raises:
         InvalidValue: for ids that are no stream ids, or a watermark that would go back.
@@ -150,6 +152,8 @@ class Commit:
     counters: bytes
     version: int
     publications: Sequence[Publication] = ()
+    revision: int | None = None
+    learnt: bytes | None = None
 
     def __post_init__(self) -> None:
         if stream_id("watermark", self.watermark) < stream_id("expected_watermark", self.expected_watermark):
@@ -163,6 +167,8 @@ class Commit:
             b"" if self.body is None else b"1" + self.body,
             self.sequences,
             self.counters,
+            f"{self.revision}".encode(),
+            b"" if self.learnt is None else b"1" + self.learnt,
         ]
         for item in self.publications:
             parts += [f"{item.version} {item.published_ms}".encode(), item.table, item.history]
@@ -175,12 +181,18 @@ class Commit:
 
 @dataclass(frozen=True)
 class Published:
-    """The version in force; `etag` has its quotes, `published_ms` is unix ms."""
+    """The version in force.
+
+    Args:
+        version, body, etag, published_ms: the etag has its quotes, the time is unix ms.
+        learnt: the learner's own table while overrides make the body another, else None.
+    """
 
     version: int
     body: bytes
     etag: str
     published_ms: int
+    learnt: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +204,37 @@ class HistoryEntry:
     published_ms: int
     table: bytes
     entry: bytes
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How much of a pair's history a commit keeps; what is in force stays, however old it is.
+
+    Args:
+        count: most entries.
+        age_ms: greatest age, None for any.
+    """
+
+    count: int = 10_000
+    age_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("count", self.count, 1)
+        if self.age_ms is not None:
+            whole("age_ms", self.age_ms, 1)
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """What an operator did, or what happened by itself; `id` is what `before` takes, `values` are the entry's own."""
+
+    id: str
+    values: dict[str, Any]
+
+    @property
+    def at_ms(self) -> int:
+        """When, unix ms by the store's clock."""
+        return stream_id("id", self.id)[0]
 
 
 def stream_id(field: str, text: object) -> tuple[int, int]:

@@ -111,8 +111,12 @@ if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then
 end
 if tonumber(held[3]) <= now then return {'fence', 'lapsed'} end
 if watermark ~= ARGV[3] then return {'watermark', watermark} end
+if ARGV[15] ~= '' then
+  local revision = redis.call('HGET', KEYS[6], 'revision') or '0'
+  if revision ~= ARGV[15] then return {'overrides', revision .. ' instead of ' .. ARGV[15]} end
+end
 
-local first = 15
+local first = 19
 local version = redis.call('HGET', KEYS[3], 'version') or '-1'
 for i = first, #ARGV, 5 do
   if tonumber(ARGV[i]) <= tonumber(version) then return {'version', ARGV[i] .. ' after ' .. version} end
@@ -126,10 +130,20 @@ redis.call('HSET', KEYS[2], 'watermark', ARGV[4], 'commit', ARGV[5], 'sequences'
   'version', ARGV[10], 'committed_ms', string.format('%.0f', now))
 if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'body', ARGV[7]) end
 for i = first, #ARGV, 5 do
-  redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[12], '*',
+  redis.call('XADD', KEYS[4], '*',
     'version', ARGV[i], 'published_ms', ARGV[i + 3], 'table', ARGV[i + 1], 'entry', ARGV[i + 4])
 end
+redis.call('XTRIM', KEYS[4], 'MAXLEN', '=', ARGV[12])
+if ARGV[18] ~= '0' then
+  local oldest = now - tonumber(ARGV[18])
+  local newest = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)
+  -- What is in force stays, however old it is.
+  if newest[1] then oldest = math.min(oldest, tonumber(string.match(newest[1][1], '^%d+'))) end
+  if oldest > 0 then redis.call('XTRIM', KEYS[4], 'MINID', '=', string.format('%.0f', oldest)) end
+end
 redis.call('XTRIM', KEYS[5], 'MINID', '=', ARGV[11])
+if ARGV[16] == '0' then redis.call('HDEL', KEYS[3], 'learnt') end
+if ARGV[16] == '1' then redis.call('HSET', KEYS[3], 'learnt', ARGV[17]) end
 if #ARGV >= first then
   local last = #ARGV - 4
   redis.call('HSET', KEYS[3], 'version', ARGV[last], 'body', ARGV[last + 1], 'etag', ARGV[last + 2],
@@ -139,13 +153,117 @@ end
 return {'ok', ARGV[4]}
 """
 )
-"""KEYS lease, state, coefficients, history, rounds
+"""KEYS lease, state, coefficients, history, rounds, overrides
 | ARGV 1 owner, 2 fence, 3 expected watermark, 4 new watermark, 5 commit id, 6 '1' when a body follows, 7 body,
-8 sequences, 9 counters, 10 version, 11 first id to keep in rounds, 12 length of the history, 13 channel, 14 pair id,
+8 sequences, 9 counters, 10 version, 11 first id to keep in rounds, 12 most history entries, 13 channel, 14 pair id,
+15 expected revision of the overrides ('' when it does not matter), 16 '1' when a learnt table follows, '0' to drop the
+stored one, '' to leave it, 17 learnt table, 18 greatest age of history in ms ('0' for any),
 then for each publication: version, table, etag, published_ms, history entry
 -> {'ok', watermark} when applied; {'already', watermark} when the last commit was this very one (a retry);
-or, with nothing written, {'fence', why}, {'watermark', the stored one}, {'version', which after which}.
+or, with nothing written, {'fence', why}, {'watermark', the stored one}, {'overrides', which instead of which},
+{'version', which after which}.
 """
+
+STANDING = (
+    _HEAD
+    + _NOW
+    + """
+local c = redis.call('HMGET', KEYS[1], 'version', 'body', 'published_ms', 'learnt', 'expires_ms')
+local o = redis.call('HMGET', KEYS[2], 'revision', 'overrides')
+return {string.format('%.0f', now_ms()), c[1], c[2], c[3], c[4], c[5], o[1], o[2]}
+"""
+)
+"""KEYS coefficients, overrides | ARGV none
+-> {unix ms, version, body, published_ms, learnt, expires_ms, revision, overrides}, nil for each that is absent.
+"""
+
+APPLY = (
+    _HEAD
+    + """
+local o = redis.call('HMGET', KEYS[2], 'revision', 'change')
+if o[2] == ARGV[1] then return {'already', ARGV[4]} end
+local revision = o[1] or '0'
+if revision ~= ARGV[2] then
+  -- Somebody may have changed something else since this very change was applied and its reply was lost.
+  for _, entry in ipairs(redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 32)) do
+    if entry[2][1] == 'change' and entry[2][2] == ARGV[1] then return {'already', ARGV[4]} end
+  end
+  return {'overrides', revision .. ' instead of ' .. ARGV[2]}
+end
+local version = redis.call('HGET', KEYS[1], 'version') or '0'
+if version ~= ARGV[3] then return {'version', version .. ' instead of ' .. ARGV[3]} end
+-- A key of a wrong type fails here, before the first write.
+redis.call('XLEN', KEYS[3])
+redis.call('XLEN', KEYS[4])
+
+redis.call('HSET', KEYS[2], 'revision', ARGV[4], 'change', ARGV[1], 'overrides', ARGV[5])
+redis.call('HSET', KEYS[1], 'version', ARGV[6], 'body', ARGV[7], 'etag', ARGV[8], 'published_ms', ARGV[9])
+if ARGV[10] == '' then redis.call('HDEL', KEYS[1], 'learnt') else redis.call('HSET', KEYS[1], 'learnt', ARGV[10]) end
+if ARGV[11] == '' then
+  redis.call('HDEL', KEYS[1], 'expires_ms')
+else
+  redis.call('HSET', KEYS[1], 'expires_ms', ARGV[11])
+end
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[14], '*',
+  'version', ARGV[6], 'published_ms', ARGV[9], 'table', ARGV[7], 'entry', ARGV[12])
+redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[15], '*', 'change', ARGV[1], 'entry', ARGV[13])
+redis.call('PUBLISH', ARGV[16], ARGV[17] .. ' ' .. ARGV[6])
+return {'ok', ARGV[4]}
+"""
+)
+"""KEYS coefficients, overrides, history, audit
+| ARGV 1 change id, 2 expected revision, 3 expected version, 4 new revision, 5 overrides, 6 new version, 7 table,
+8 etag, 9 published_ms, 10 learnt table ('' for none), 11 earliest expiry in unix ms ('' for none), 12 history entry,
+13 audit entry, 14 most history entries, 15 most audit entries, 16 channel, 17 pair id
+-> {'ok', revision} when applied; {'already', revision} when this very change was applied before (a retry);
+or, with nothing written, {'overrides', which instead of which}, {'version', which instead of which}.
+"""
+
+BY_VERSION = (
+    _HEAD
+    + """
+local wanted = tonumber(ARGV[1])
+local function ms(entry) return tonumber(string.match(entry[1], '^%d+')) end
+local function version(entry)
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == 'version' then return tonumber(entry[2][i + 1]) or -1 end
+  end
+  return -1
+end
+local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
+if #oldest == 0 then return false end
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+local low, high = ms(oldest[1]), ms(newest[1])
+-- Versions grow with the ids: the first millisecond whose last entry is not older than the wanted one.
+while low < high do
+  local middle = math.floor((low + high) / 2)
+  local last = redis.call('XREVRANGE', KEYS[1], string.format('%.0f', middle), '-', 'COUNT', 1)
+  if last[1] and version(last[1]) >= wanted then high = middle else low = middle + 1 end
+end
+local at = string.format('%.0f', low)
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], at, at)) do
+  if version(entry) == wanted then return {entry[1], entry[2]} end
+end
+return false
+"""
+)
+"""KEYS history | ARGV version -> {id, fields} of the entry of a version, nil when it is not there (any more)."""
+
+HISTORY = (
+    _HEAD
+    + """
+local found = redis.call('XREVRANGE', KEYS[1], ARGV[1], '-', 'COUNT', ARGV[2])
+local slim = {}
+for n, entry in ipairs(found) do
+  local of = {}
+  for i = 1, #entry[2], 2 do of[entry[2][i]] = entry[2][i + 1] end
+  slim[n] = {entry[1], of['version'] or false, of['published_ms'] or false, of['entry'] or false}
+end
+return slim
+"""
+)
+"""KEYS history | ARGV from which id, most entries -> {id, version, published_ms, entry} each, newest first, without the
+tables, which are nearly all of the bytes."""
 
 BRING_BACK = (
     _HEAD

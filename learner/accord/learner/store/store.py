@@ -11,6 +11,7 @@ from . import scripts
 from .base import Argument, integer
 from .errors import (
     FenceLostError,
+    OverridesMovedError,
     StoreCorruptError,
     StoreError,
     VersionError,
@@ -19,12 +20,14 @@ from .errors import (
 )
 from .keys import CHANGES, PairKeys
 from .leases import Leases
+from .operators import Operators
 from .records import (
     ZERO_ID,
     Commit,
     HistoryEntry,
     Lease,
     Published,
+    Retention,
     StoredState,
     next_id,
     stream_id,
@@ -38,17 +41,15 @@ MAX_ENTRIES = 50_000
 AHEAD_ENTRIES = 5_000
 """How many entries with ids in the future are kept."""
 
-MAX_HISTORY = 10_000
-"""About how many publications of a pair are kept."""
-
 _REFUSALS: dict[bytes, type[StoreError]] = {
     b"fence": FenceLostError,
     b"watermark": WatermarkMovedError,
+    b"overrides": OverridesMovedError,
     b"version": VersionError,
 }
 
 
-class Store(Registry, Leases):
+class Store(Registry, Leases, Operators):
     """Summaries in, state and coefficients out, one atomic commit between them.
 
     Every method raises InvalidValue for malformed arguments, StoreUnavailableError when Redis is out of reach or cannot
@@ -165,19 +166,25 @@ class Store(Registry, Leases):
         )
 
     @translated()
-    def commit(self, lease: Lease, commit: Commit) -> None:
+    def commit(self, lease: Lease, commit: Commit, retention: Retention | None = None) -> None:
         """Writes state, watermark, coefficients, history and change notice in one step, or nothing at all.
 
         Then the stream keeps only what lies after the watermark. A repeated commit whose first try was applied is a
         success, also when the lease lapsed in between.
 
+        Args:
+            lease: the right to commit.
+            commit: what is written.
+            retention: how much history stays, by default 10,000 entries of any age.
+
         Raises:
             FenceLostError: the lease lapsed or passed to somebody else.
             WatermarkMovedError: somebody committed since the state was loaded.
+            OverridesMovedError: an operator changed something since the commit was composed.
             VersionError: a publication does not grow past the one before.
             StoreUnavailableError: Redis cannot serve; the commit may have been applied, so load the state again.
         """
-        keys = PairKeys(lease.pair_id)
+        keys, kept = PairKeys(lease.pair_id), retention or Retention()
         args: list[Argument] = [
             lease.owner,
             lease.fence,
@@ -190,13 +197,17 @@ class Store(Registry, Leases):
             commit.counters,
             commit.version,
             next_id(commit.watermark),
-            MAX_HISTORY,
+            kept.count,
             CHANGES,
             lease.pair_id,
+            "" if commit.revision is None else commit.revision,
+            "" if commit.learnt is None else "1" if commit.learnt else "0",
+            commit.learnt or b"",
+            kept.age_ms or 0,
         ]
         for item in commit.publications:
             args += [item.version, item.table, item.etag, item.published_ms, item.history]
-        touched = [keys.lease, keys.state, keys.coefficients, keys.history, keys.rounds]
+        touched = [keys.lease, keys.state, keys.coefficients, keys.history, keys.rounds, keys.overrides]
         code, detail = self._run(scripts.COMMIT, touched, args)
         if code in _REFUSALS:
             raise _REFUSALS[code](f"pair {lease.pair_id}: {detail.decode(errors='replace')}")
@@ -208,15 +219,14 @@ class Store(Registry, Leases):
         Raises:
             StoreCorruptError: when the stored fields are not what a commit writes.
         """
-        fields = ("version", "body", "etag", "published_ms")
-        version, body, etag, published = self._client.hmget(PairKeys(pair_id).coefficients, fields)
+        fields = ("version", "body", "etag", "published_ms", "learnt")
+        version, body, etag, published, learnt = self._client.hmget(PairKeys(pair_id).coefficients, fields)
         if version is None:
             return None
         if body is None or etag is None:
             raise StoreCorruptError(f"coefficients of {pair_id}: body or etag is missing")
-        return Published(
-            integer("version", version), body, etag.decode(errors="replace"), integer("published_ms", published)
-        )
+        tag = etag.decode(errors="replace")
+        return Published(integer("version", version), body, tag, integer("published_ms", published), learnt)
 
     @translated()
     def history(self, pair_id: str, count: int, before: str = "+") -> list[HistoryEntry]:
