@@ -40,6 +40,7 @@ def test_every_route(free_port: int) -> None:
             assert api.get(PATH).json()["lag"]["entries"] == 1
             assert api.get(f"{PATH}/workloads/code:greedy").status_code == 200
             assert api.get("/readyz").status_code == 200
+            assert f'accord_pair_lag_entries{{pair="{PAIR.id}"}} 1.0' in api.get("/metrics").text
             node.restart()
             until(lambda: healthy(node))
             publisher.publish()

@@ -21,6 +21,8 @@ from .auth.keyring import Keyring
 from .auth.openapi import describe
 from .learnt import Learnt
 from .logs import event
+from .metrics import Metrics, RequestMetricsMiddleware
+from .metrics.fleet import Fleet, FleetCache
 from .middleware import BodyLimitMiddleware, HeadersMiddleware, HeadMiddleware, RequestLimitMiddleware
 from .routes import ROUTERS
 from .services import Services
@@ -50,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     keyring = Keyring(settings.tokens_file) if settings.tokens_file is not None else None
     auth = Auth(keyring, settings.insecure)
+    metrics = Metrics(auth)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -57,11 +60,13 @@ def create_app(settings: Settings) -> FastAPI:
         source = Source(client)
         waiters = Waiters(settings.max_waiters)
         writer = Writer(client, source)
-        tables = Tables(writer.table, waiters, settings.max_pairs)
+        tables = Tables(writer.table, waiters, settings.max_pairs, metrics.table_read)
         subscriber = Subscriber(lambda: _client(settings, "api-feed"), tables, _reporter(settings))
-        app.state.services = Services(
-            settings, source, Learnt(), tables, waiters, subscriber, writer, Trail(client, source)
-        )
+        learnt, trail = Learnt(), Trail(client, source)
+        services = Services(settings, source, learnt, tables, waiters, subscriber, writer, trail, metrics)
+        app.state.services = services
+        fleet = FleetCache(Fleet(client, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read)
+        metrics.attach(services, fleet)
         subscriber.start()
         following = asyncio.create_task(keyring.follow(), name="token file") if keyring is not None else None
         try:
@@ -73,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
                 following.cancel()
                 with suppress(asyncio.CancelledError):
                     await following
+            await fleet.close()
             await subscriber.stop()
             await client.aclose()
 
@@ -97,6 +103,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestLimitMiddleware)
     app.add_middleware(HeadersMiddleware)
     app.add_middleware(HeadMiddleware)
+    app.add_middleware(RequestMetricsMiddleware, metrics=metrics.requests)
     return app
 
 

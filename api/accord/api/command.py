@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from prometheus_client import disable_created_metrics
 
 from .app import create_app
 from .logs import configure, event
@@ -28,10 +29,12 @@ def api(
     """Serve coefficients to engines, and what was learnt to operators.
 
     Options win over the environment, which also sets ACCORD_API_TOKENS_FILE (who may call), ACCORD_API_TLS_CERT and
-    ACCORD_API_TLS_KEY, ACCORD_API_MAX_BODY_BYTES, ACCORD_API_MAX_WAIT_S, ACCORD_API_MAX_WAITERS and
-    ACCORD_API_MAX_PAIRS. Without a token file it listens on loopback only.
+    ACCORD_API_TLS_KEY, ACCORD_API_MAX_BODY_BYTES, ACCORD_API_MAX_WAIT_S, ACCORD_API_MAX_WAITERS,
+    ACCORD_API_MAX_PAIRS, ACCORD_API_METRICS_MAX_PAIRS and ACCORD_API_METRICS_MAX_WORKLOADS. Without a token file it
+    listens on loopback only.
     """
     configure()
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     settings = Settings.from_env(redis_url=redis_url, host=host, port=port, insecure=insecure)
     check_tls(settings)
     sock = bind(settings.host, settings.port, loopback_only=settings.tokens_file is None and not settings.insecure)

@@ -12,6 +12,7 @@ from accord.learner.workload import WorkloadKey
 
 from .errors import ValueInvalidError
 from .learnt import Learnt
+from .metrics import Metrics
 from .settings import Settings
 from .source import Source
 from .subscriber import Subscriber
@@ -33,6 +34,7 @@ class Services:
     subscriber: Subscriber
     writer: Writer
     trail: Trail
+    metrics: Metrics
 
 
 # All asynchronous: FastAPI would send the others through a pool of threads, for every request.

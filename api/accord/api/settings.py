@@ -22,6 +22,8 @@ VARIABLES = {
     "max_wait_s": "ACCORD_API_MAX_WAIT_S",
     "max_waiters": "ACCORD_API_MAX_WAITERS",
     "max_pairs": "ACCORD_API_MAX_PAIRS",
+    "metrics_max_pairs": "ACCORD_API_METRICS_MAX_PAIRS",
+    "metrics_max_workloads": "ACCORD_API_METRICS_MAX_WORKLOADS",
     "tokens_file": "ACCORD_API_TOKENS_FILE",
     "insecure": "ACCORD_API_INSECURE",
     "tls_cert": "ACCORD_API_TLS_CERT",
@@ -53,6 +55,8 @@ class Settings(BaseModel):
     )
     max_waiters: int = Field(20_000, ge=0, le=1_000_000, description="must be a whole number from 0 to 1000000")
     max_pairs: int = Field(1_000, ge=1, le=100_000, description="must be a whole number from 1 to 100000")
+    metrics_max_pairs: int = Field(200, ge=0, le=100_000, description="must be a whole number from 0 to 100000")
+    metrics_max_workloads: int = Field(2_000, ge=0, le=100_000, description="must be a whole number from 0 to 100000")
 
     tokens_file: str | None = Field(None, min_length=1, max_length=4096, description="must name the file of tokens")
     insecure: bool = Field(False, description="must be 1 or 0")

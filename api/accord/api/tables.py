@@ -64,10 +64,18 @@ class Tables:
         read: reads a pair's table from the store; None for an unknown pair; raises StoreError.
         waiters: woken whenever the table of their pair may have changed.
         limit: pairs kept in memory, beyond those that somebody waits for right now.
+        noticed: told of every table that was read: the one before, or None, and the new one.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[Table | None]], waiters: Waiters, limit: int) -> None:
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[Table | None]],
+        waiters: Waiters,
+        limit: int,
+        noticed: Callable[[Table | None, Table], None] = lambda before, table: None,
+    ) -> None:
         self._read = read
+        self._noticed = noticed
         self._waiters = waiters
         self._limit = limit
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
@@ -79,6 +87,12 @@ class Tables:
     def __len__(self) -> int:
         """How many pairs are kept."""
         return len(self._slots)
+
+    @property
+    def stale(self) -> int:
+        """How many of them may not be the ones in force."""
+        slots = list(self._slots.values())
+        return sum(not slot.current for slot in slots) if self._live else len(slots)
 
     async def get(self, pair: str) -> tuple[Table, bool]:
         """The table of a pair, and whether it may be stale.
@@ -162,6 +176,8 @@ class Tables:
             while True:
                 slot.changed, slot.read_at = False, asyncio.get_running_loop().time()
                 before, slot.table = slot.table, await self._read(slot.pair)
+                if slot.table is not None:
+                    self._noticed(before, slot.table)
                 # A change announced during the read is usually what was just read.
                 seen = slot.table is not None and 0 <= slot.announced <= slot.table.version
                 slot.current, slot.failures = not slot.changed or seen, 0

@@ -2,10 +2,24 @@
 
 from fastapi import APIRouter
 
-from . import advice, audit, coefficients, costs, health, history, overrides, pairs, rollback, what_if, workloads
+from . import (
+    advice,
+    audit,
+    coefficients,
+    costs,
+    health,
+    history,
+    metrics,
+    overrides,
+    pairs,
+    rollback,
+    what_if,
+    workloads,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
+    metrics.router,
     pairs.router,
     coefficients.router,
     workloads.router,
