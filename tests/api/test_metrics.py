@@ -109,6 +109,24 @@ def test_a_pair_is_shown_as_the_store_has_it(api: RunningApi, store: Store, publ
     assert found["accord_api_pairs"] == 1
 
 
+def test_overrides_in_force_are_counted(api: RunningApi, publisher: Publisher) -> None:
+    """An override counts from the scrape after it was put until the one after it was lifted, and quality is judged by
+    what is served."""
+    publisher.publish(learnt())
+    before = of_pair(scrape(api), "workload_log_loss", workload="chat:hot")
+    assert before is not None
+    path, body = f"/v1/pairs/{PAIR.id}/override", {"kind": "shift", "shift": -3.0, "reason": "test", "actor": "me"}
+    put = api.client.put(path, json=body, headers={"If-Match": "*"})
+    assert put.status_code == 200
+    found = scrape(api)
+    worse = of_pair(found, "workload_log_loss", workload="chat:hot")
+    assert of_pair(found, "pair_overrides") == 1
+    assert worse is not None
+    assert worse > before + 0.1
+    assert api.client.delete(f"{path}?reason=over&actor=me", headers={"If-Match": "*"}).status_code == 200
+    assert of_pair(scrape(api), "pair_overrides") == 0
+
+
 def test_a_released_pair_has_no_owner(api: RunningApi, store: Store, publisher: Publisher) -> None:
     """A pair whose lease was given back is not owned, one that nobody ever held neither."""
     assert of_pair(scrape(api), "pair_owned") == 0
@@ -174,7 +192,7 @@ def test_limits_hold_and_what_is_left_out_is_counted(store: Store, server: Embed
     store.client.hdel(PAIRS, "Not A Pair")
 
 
-@pytest.mark.parametrize("part", ["engines", "state", "coefficients", "lease", "rounds"])
+@pytest.mark.parametrize("part", ["engines", "state", "coefficients", "lease", "overrides", "rounds"])
 def test_a_damaged_pair_hides_no_other(api: RunningApi, store: Store, publisher: Publisher, part: str) -> None:
     """A key of a wrong type, or a state that cannot be decoded, takes one pair out of the scrape and is counted."""
     other = Pair("other", "d", Method.MTP, DraftSampling.GREEDY, 1)
@@ -348,7 +366,7 @@ def test_not_a_number_is_left_out() -> None:
     collector = FleetCollector()
     registry.register(collector)
     workload = fleet.Workload("chat:hot", 0, None, float("nan"), np.inf)
-    seen = fleet.Seen("a.b", 0, 0, False, 0, 0.0, {}, 0, 0, [workload])
+    seen = fleet.Seen("a.b", 0, 0, False, 0, 0.0, {}, 0, 0, workloads=[workload])
     collector.snapshot = Snapshot(0.0, [seen])
     labels = {"pair": "a.b", "workload": "chat:hot"}
     assert registry.get_sample_value("accord_workload_labels_total", labels) == 0

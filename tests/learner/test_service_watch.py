@@ -131,7 +131,7 @@ def test_progress_says_what_changed_since_a_step_began() -> None:
             progress.begin()
             fleet.run(traffic, 1)
             new = fleet.published[begun:]
-            progress.advanced(len(new), f"{fleet.tick * 250}-0")
+            progress.advanced(new, f"{fleet.tick * 250}-0")
             step = progress.committed(new, (fleet.tick + 1) * 250, 0.0)
             alarms += len(step.alarms)
             published += len(step.published)
@@ -154,10 +154,10 @@ def test_the_latency_of_a_publication_that_waited_counts_from_what_made_it_due()
     [published] = fleet.published[-1:]
     progress.begin()
     learner.learnt.due = True
-    progress.advanced(0, "5000-0")
-    progress.advanced(0, "6000-0")
+    progress.advanced([], "5000-0")
+    progress.advanced([], "6000-0")
     learner.learnt.due = False
-    progress.advanced(1, "7000-0")
+    progress.advanced([published], "7000-0")
     assert progress.committed([published], 7_400, 0.0).published[0].latency_s == pytest.approx(2.4)
 
 

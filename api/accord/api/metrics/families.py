@@ -19,6 +19,7 @@ _PAIR: tuple[tuple[str, str, Callable[[Seen], float]], ...] = (
     ("owned", "1 while a learner holds the pair, else 0", lambda p: float(p.owned)),
     ("lag_entries", "Summaries that wait to be learnt", lambda p: p.waiting),
     ("lag_seconds", "Age of the oldest summary that waits", lambda p: p.waited_s),
+    ("overrides", "Overrides in force", lambda p: p.overrides),
     ("engine_version_lag", "Versions that the last of the following engines is behind", lambda p: p.version_lag),
     ("engines_behind", "Following engines that apply an older version", lambda p: p.behind),
 )

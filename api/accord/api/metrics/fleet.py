@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from accord.learner.overrides import Overrides, decode_overrides
+from accord.learner.overrides import in_force as overrides_in_force
 from accord.learner.pair import check_pair_id
 from accord.learner.store.base import integer
 from accord.learner.store.errors import StoreCorruptError, StoreError, translated
@@ -29,6 +31,7 @@ PATIENCE_S = 1.0
 EXPIRES_S = 60.0
 """A reading that is older says nothing of now any more."""
 CHUNK = 50
+ANSWERS = 6
 
 SILENT_MS = 15_000
 """An engine whose last heartbeat is older: it beats every two seconds."""
@@ -61,6 +64,7 @@ class Seen:
         owned: whether a learner holds it; waiting, waited_s: summaries not learnt yet, and the age of the oldest.
         engines: state -> how many.
         version_lag: by how many versions the last of the engines that follow is behind; behind: how many are.
+        overrides: how many are in force.
     """
 
     pair: str
@@ -72,6 +76,7 @@ class Seen:
     engines: Mapping[str, int]
     version_lag: int
     behind: int
+    overrides: int = 0
     workloads: Sequence[Workload] = ()
 
 
@@ -94,11 +99,13 @@ class Snapshot:
 
 
 @dataclass
-class _Judged:
-    """A pair's workloads as of a commit, so that a state is decoded once and not at every reading."""
+class _Known:
+    """What was decoded of a pair, and as of when, so that it is decoded once and not at every reading."""
 
-    committed_ms: int = -1
+    judged: tuple[int, int] = (-1, -1)
     workloads: list[Workload] = field(default_factory=list)
+    revision: int = 0
+    overrides: Overrides = field(default_factory=dict)
 
 
 class Fleet:
@@ -113,7 +120,7 @@ class Fleet:
     def __init__(self, client: Any, learnt: Learnt, max_pairs: int, max_workloads: int) -> None:
         self._client, self._learnt = client, learnt
         self._max_pairs, self._max_workloads = max_pairs, max_workloads
-        self._judged: dict[str, _Judged] = {}
+        self._known: dict[str, _Known] = {}
 
     async def read(self) -> Snapshot:
         """Everything, as of now.
@@ -135,7 +142,8 @@ class Fleet:
                 dropped += max(0, len(found.workloads) - room)
                 seen.append(_with(found, found.workloads[:room]))
                 room -= len(seen[-1].workloads)
-        self._judged = {pair: judged for pair, judged in self._judged.items() if pair in set(taken)}
+        kept = set(taken)
+        self._known = {pair: known for pair, known in self._known.items() if pair in kept}
         return Snapshot(at, seen, len(names), len(ids) - len(taken), unreadable, dropped)
 
     async def _chunk(self, pairs: Sequence[str]) -> list[Seen | None]:
@@ -147,23 +155,25 @@ class Fleet:
                 pipe.hmget(keys.state, "watermark", "committed_ms")
                 pipe.hmget(keys.coefficients, "version", "published_ms")
                 pipe.hmget(keys.lease, "owner", "expires_ms")
+                pipe.hmget(keys.overrides, "revision")
                 pipe.xlen(keys.rounds)
             # A value of a wrong type concerns its own pair only.
             answers = await pipe.execute(raise_on_error=False)
             seconds, micros = await self._client.time()
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        rows = [answers[i : i + 5] for i in range(0, len(answers), 5)]
+        rows = [answers[i : i + ANSWERS] for i in range(0, len(answers), ANSWERS)]
         return [await self._pair(pair, row, now_ms) for pair, row in zip(pairs, rows, strict=True)]
 
     async def _pair(self, pair: str, row: Sequence[Any], now_ms: int) -> Seen | None:
         for answer in row:
             if isinstance(answer, Exception):
                 return None
-        engines, (watermark, committed), (version, published), (owner, expires), length = row
+        engines, (watermark, committed), (version, published), (owner, expires), (revision,), length = row
         try:
             in_force = integer("version", version)
             oldest_ms = await self._oldest_ms(pair, watermark) if length else None
-            judged = await self._workloads(pair, integer("committed_ms", committed))
+            workloads = await self._workloads(pair, integer("committed_ms", committed), in_force)
+            overrides = await self._overrides(pair, integer("revision", revision))
             states, lag, behind = judge_engines(engines.values(), in_force, now_ms)
             return Seen(
                 pair=pair,
@@ -175,7 +185,8 @@ class Fleet:
                 engines=states,
                 version_lag=lag,
                 behind=behind,
-                workloads=judged,
+                overrides=len(overrides_in_force(overrides, now_ms)),
+                workloads=workloads,
             )
         except (StoreCorruptError, ValueError):
             return None
@@ -186,15 +197,25 @@ class Fleet:
             found = await self._client.xrange(PairKeys(pair).rounds, min=start, count=1)
         return stream_id("entry", found[0][0].decode())[0] if found else None
 
-    async def _workloads(self, pair: str, committed_ms: int) -> list[Workload]:
-        judged = self._judged.setdefault(pair, _Judged())
-        if judged.committed_ms != committed_ms:
+    async def _workloads(self, pair: str, committed_ms: int, version: int) -> list[Workload]:
+        known = self._known.setdefault(pair, _Known())
+        if known.judged != (committed_ms, version):
+            keys = PairKeys(pair)
             with translated():
-                body = await self._client.hget(PairKeys(pair).state, "body")
-            view = await self._learnt.pair(body, None)
-            judged.workloads = sorted((_workload(item) for item in view["workloads"]), key=lambda item: item.key)
-            judged.committed_ms = committed_ms
-        return judged.workloads
+                body = await self._client.hget(keys.state, "body")
+                table = await self._client.hget(keys.coefficients, "body")
+            view = await self._learnt.pair(body, None, table)
+            known.workloads = sorted((_workload(item) for item in view["workloads"]), key=lambda item: item.key)
+            known.judged = (committed_ms, version)
+        return known.workloads
+
+    async def _overrides(self, pair: str, revision: int) -> Overrides:
+        known = self._known.setdefault(pair, _Known())
+        if known.revision != revision:
+            with translated():
+                body = await self._client.hget(PairKeys(pair).overrides, "overrides")
+            known.overrides, known.revision = decode_overrides(body), revision
+        return known.overrides
 
 
 def judge_engines(statuses: Any, in_force: int, now_ms: int) -> tuple[dict[str, int], int, int]:

@@ -75,7 +75,6 @@ class Meters(Watcher):
             self._failed.labels(reason)
         self._lag_entries = self._gauge("lag_entries", "Summaries that wait to be learnt", "pair")
         self._lag_seconds = self._gauge("lag_seconds", "Age of the oldest summary that waits", "pair")
-        self._version = self._gauge("version", "Version of the coefficients in force", "pair")
         self._pairs = self._gauge("pairs_owned", "Pairs that this learner holds")
         self._left_out = self._gauge("pairs_left_out", "Held pairs without series of their own")
         self._up = self._gauge("store_up", "1 while the store answers, else 0")
@@ -118,8 +117,6 @@ class Meters(Watcher):
         """One more."""
         self._owned.add(pair)
         self._admit(pair)
-        if pair in self._labelled:
-            self._version.labels(pair).set(version)
         self._owned_changed()
 
     def pair_given_back(self, pair: str) -> None:
@@ -146,8 +143,6 @@ class Meters(Watcher):
             self._publications.labels(label, _known("cause", item.cause)).inc()
             if item.latency_s is not None:
                 self._latency.observe(item.latency_s)
-            if label != OTHER:
-                self._version.labels(label).set(item.version)
         self._commit.observe(step.commit_s)
         self._step.observe(step.total_s)
 
@@ -200,7 +195,7 @@ class Meters(Watcher):
 
     def _lose(self, pair: str) -> None:
         self._owned.discard(pair)
-        for gauge in (self._lag_entries, self._lag_seconds, self._version):
+        for gauge in (self._lag_entries, self._lag_seconds):
             gauge.remove(pair)
         self._owned_changed()
 

@@ -170,13 +170,13 @@ class PairOwner:
         self.behind = False
         for place, (tick, group) in enumerate(ticks, start=1):
             found = self.learner.advance(group, tick + 1)
-            self.progress.advanced(len(found), group[-1][0])
+            self.progress.advanced(found, group[-1][0])
             published += found
             if place < len(ticks) and time.monotonic() >= end:
                 self.behind = True
                 return published
         found = self.learner.advance([], closed)
-        self.progress.advanced(len(found))
+        self.progress.advanced(found)
         return published + found
 
     def _keep_to_the_present(self, entries: list[Entry], clock_ms: int) -> None:

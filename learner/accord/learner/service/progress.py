@@ -24,6 +24,7 @@ class Progress:
         self.pair, self.learner = pair, learner
         self._due_ms = _ms(learner.watermark) if learner.learnt.due else None
         self._triggers: list[int | None] = []
+        self._noted: list[dict[str, Any]] = []
         self.begin()
 
     def begin(self) -> None:
@@ -33,17 +34,18 @@ class Progress:
         self._before = deepcopy(learner.counters)
         self._held = set(learner.learnt.held)
         self._after_ms = (tick_of(learner.watermark) + 1) * TICK_MS
-        self._triggers = []
+        self._triggers, self._noted = [], []
 
-    def advanced(self, published: int, newest: str | None = None) -> None:
+    def advanced(self, published: Sequence[Published], newest: str | None = None) -> None:
         """Ticks were folded.
 
         Args:
-            published: how many publications that gave.
+            published: what the learner itself would publish; overrides may make something else of it.
             newest: id of the last entry among them, None without any.
         """
         entry_ms = None if newest is None else _ms(newest)
-        for _ in range(published):
+        for item in published:
+            self._noted += json.loads(item.history).get("drift", ())
             self._triggers.append(self._due_ms if self._due_ms is not None else entry_ms)
             self._due_ms = None
         if not self.learner.learnt.due:
@@ -55,14 +57,14 @@ class Progress:
         """The step as it was committed.
 
         Args:
-            published: in this step.
+            published: what was published in this step.
             now_ms: the store's clock after the commit, None when it was not read.
             commit_s: seconds that the commit took.
         """
         explained = [json.loads(item.history) for item in published]
-        triggers = [*self._triggers, *[None] * (len(published) - len(self._triggers))]
-        noted: list[dict[str, Any]] = [item for history in explained for item in history.get("drift", ())]
-        noted += self.learner.learnt.drift
+        # A prior that was carried over is published before any entry, and overrides may hide the first of several.
+        triggers = [*[None] * len(published), *self._triggers][len(self._triggers) :]
+        noted = self._noted + self.learner.learnt.drift
         held = self.learner.learnt.held
         return Step(
             pair=self.pair,
