@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accord.learner.errors import InvalidValue
 
+from .deployment import write_secrets
 from .roles import Role
 from .tokens import create
 
@@ -37,3 +39,11 @@ def create_token(
     secret, entry = create(name, wanted, not_after)
     typer.echo(f"token, shown only now: {secret}", err=True)
     typer.echo(entry.line())
+
+
+def make_secrets(
+    folder: Annotated[Path, typer.Argument(help="An empty folder, or one to be made.")] = Path("docker/secrets"),
+) -> None:
+    """Make the secrets of a deployment with docker/compose.yaml: Redis users, tokens, environments."""
+    for path in write_secrets(folder):
+        typer.echo(str(path))

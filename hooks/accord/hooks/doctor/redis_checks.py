@@ -25,16 +25,6 @@ from .report import Check, fail, ok, skip, warn
 
 _ERRORS = (redis.RedisError, RedisClusterException, AccordError, OSError)
 
-RIGHTS = """
-local may = {}
-for i = 1, #ARGV, 2 do
-  if ARGV[i] == 'XADD' then may[#may + 1] = redis.acl_check_cmd('XADD', ARGV[i + 1], '*', 'd', '') and 1 or 0
-  else may[#may + 1] = redis.acl_check_cmd(ARGV[i], ARGV[i + 1], 'f', 'v') and 1 or 0 end
-end
-return may
-"""
-"""KEYS the register of pairs | ARGV command, key, command, key, ... -> 1 or 0 for each: may this user run it."""
-
 GRANT = f"an engine needs +evalsha +script|load +time +hsetnx +hget on {PAIRS}"
 
 
@@ -190,6 +180,6 @@ def _privileges(client: Any, keys: PairKeys, local: bool) -> Check:
 
 def _rights(client: Any, *pairs: str) -> list[int] | None:
     try:
-        return [int(value) for value in client.register_script(RIGHTS)(keys=[PAIRS], args=list(pairs))]
+        return [int(value) for value in client.register_script(scripts.RIGHTS)(keys=[PAIRS], args=list(pairs))]
     except _ERRORS:
         return None

@@ -284,3 +284,13 @@ For a stream whose newest ids lie in the future: Redis gives every later entry a
 limit is left, the stream is made anew with the same entries in the same order and ids of now. A repeated call finds
 none to move.
 """
+
+RIGHTS = """
+local may = {}
+for i = 1, #ARGV, 2 do
+  if ARGV[i] == 'XADD' then may[#may + 1] = redis.acl_check_cmd('XADD', ARGV[i + 1], '*', 'd', '') and 1 or 0
+  else may[#may + 1] = redis.acl_check_cmd(ARGV[i], ARGV[i + 1], 'f', 'v') and 1 or 0 end
+end
+return may
+"""
+"""KEYS the register of pairs | ARGV command, key, command, key, ... -> 1 or 0 for each: may this user run it."""
