@@ -1,7 +1,7 @@
 """Rights of accord's processes in Redis (7 or newer), as lines of an ACL file.
 
 Scripts run with the rights of whoever calls them: every command in a script is checked against its own key. Calling one
-(EVALSHA) asks for both reading and writing of every key that is passed, so that right stands in a selector of its own.
+(EVAL, EVALSHA) asks for reading and writing every key that is passed, so that right stands in a selector of its own.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def rules(role: RedisRole, pair_id: str | None = None) -> tuple[str, ...]:
         "+zrangebyscore",
         f"%R~{PREFIX}*",
         *(f"~{any_of_a_pair}{part}" for part in written),
-        f"(+evalsha ~{PREFIX}*)",
+        f"(+eval +evalsha ~{PREFIX}*)",
     )
 
 
