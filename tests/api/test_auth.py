@@ -36,8 +36,8 @@ def tokens(tmp_path: Path) -> TokenFile:
 
 @pytest.fixture
 def guarded(store: Store, settings: Settings, tokens: TokenFile) -> Iterator[RunningApi]:
-    """An api that asks for tokens."""
-    with RunningApi(settings.model_copy(update={"tokens_file": str(tokens.path)})) as running:
+    """An api that asks for tokens, and whose streams end soon."""
+    with RunningApi(settings.model_copy(update={"tokens_file": str(tokens.path), "max_stream_s": 0.1})) as running:
         running.app.state.auth.throttle.longest_s = 0.0
         yield running.ready()
 

@@ -11,6 +11,7 @@ ROUTES = {
     "/livez",
     "/readyz",
     "/metrics",
+    "/v1/events",
     "/v1/pairs",
     "/v1/pairs/{pair}",
     "/v1/pairs/{pair}/coefficients",
@@ -25,6 +26,7 @@ ROUTES = {
     "/v1/pairs/{pair}/workloads/{key}/rollback",
     "/v1/pairs/{pair}/history",
     "/v1/pairs/{pair}/audit",
+    "/v1/whoami",
 }
 
 
@@ -65,7 +67,8 @@ def test_answers_are_declared(api: RunningApi, publisher: Publisher) -> None:
     current = api.get(f"/v1/pairs/{PAIR.id}/coefficients").headers["etag"]
     seen = set()
     for path, operations in document["paths"].items():
-        if "get" not in operations:
+        # A stream has no model, and no end to wait for.
+        if "get" not in operations or path == "/v1/events":
             continue
         declared = operations["get"]["responses"]
 

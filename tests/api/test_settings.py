@@ -25,6 +25,8 @@ def test_variables() -> None:
         "ACCORD_API_MAX_WAIT_S": "1.5",
         "ACCORD_API_MAX_WAITERS": "0",
         "ACCORD_API_MAX_PAIRS": "7",
+        "ACCORD_API_MAX_STREAMS": "3",
+        "ACCORD_API_MAX_STREAM_S": "0.5",
     }
     found = Settings.from_env(env, port=81, host=None)
     assert found == Settings(
@@ -35,6 +37,8 @@ def test_variables() -> None:
         max_wait_s=1.5,
         max_waiters=0,
         max_pairs=7,
+        max_streams=3,
+        max_stream_s=0.5,
     )
     assert set(VARIABLES) == set(Settings.model_fields)
 
@@ -51,6 +55,8 @@ def test_variables() -> None:
         ("ACCORD_API_MAX_WAIT_S", "61"),
         ("ACCORD_API_MAX_WAITERS", "1.5"),
         ("ACCORD_API_MAX_PAIRS", "0"),
+        ("ACCORD_API_MAX_STREAMS", "-1"),
+        ("ACCORD_API_MAX_STREAM_S", "inf"),
         ("ACCORD_API_MAX_BODY_BYTES", "10"),
         ("ACCORD_API_HOST", "h" * 300),
         ("ACCORD_REDIS_URL", "http://host"),

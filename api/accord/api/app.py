@@ -28,7 +28,8 @@ from .routes import ROUTERS
 from .services import Services
 from .settings import Settings
 from .source import Source
-from .subscriber import Subscriber
+from .streams import Streams
+from .subscriber import Feeds, Subscriber
 from .tables import Tables
 from .trail import Trail
 from .waiters import Waiters
@@ -43,7 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     """The application; the store is contacted when it starts, and may be away then.
 
     `app.state.services` holds what the routes share while it runs, `app.state.auth` who may call them. A server that
-    shuts down calls `app.state.services.waiters.stop()` first, as ASGI says nothing to an application before its
+    shuts down calls `app.state.services.stop()` first, as ASGI says nothing to an application before its
     requests have ended.
 
     Raises:
@@ -61,9 +62,12 @@ def create_app(settings: Settings) -> FastAPI:
         waiters = Waiters(settings.max_waiters)
         writer = Writer(client, source)
         tables = Tables(writer.table, waiters, settings.max_pairs, metrics.table_read)
-        subscriber = Subscriber(lambda: _client(settings, "api-feed"), tables, _reporter(settings))
+        streams = Streams(settings.max_streams)
+        # Tables first: whoever is told of a change must not be answered from before it.
+        feeds = Feeds(tables, streams)
+        subscriber = Subscriber(lambda: _client(settings, "api-feed"), feeds, _reporter(settings))
         learnt, trail = Learnt(), Trail(client, source)
-        services = Services(settings, source, learnt, tables, waiters, subscriber, writer, trail, metrics)
+        services = Services(settings, source, learnt, tables, waiters, streams, subscriber, writer, trail, metrics)
         app.state.services = services
         fleet = FleetCache(Fleet(client, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read)
         metrics.attach(services, fleet)
@@ -72,7 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         try:
             yield
         finally:
-            waiters.stop()
+            app.state.services.stop()
             tables.close()
             if following is not None:
                 following.cancel()

@@ -140,8 +140,8 @@ class Server(uvicorn.Server):
             self._on_listen()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answers every open long-poll, then closes."""
-        self._app.state.services.waiters.stop()
+        """Answers every open long-poll and ends every stream, then closes."""
+        self._app.state.services.stop()
         # Otherwise a traceback for every client that did not take its answer in time.
         logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
         try:

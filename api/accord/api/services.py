@@ -15,6 +15,7 @@ from .learnt import Learnt
 from .metrics import Metrics
 from .settings import Settings
 from .source import Source
+from .streams import Streams
 from .subscriber import Subscriber
 from .tables import Tables
 from .trail import Trail
@@ -31,10 +32,16 @@ class Services:
     learnt: Learnt
     tables: Tables
     waiters: Waiters
+    streams: Streams
     subscriber: Subscriber
     writer: Writer
     trail: Trail
     metrics: Metrics
+
+    def stop(self) -> None:
+        """Ends what clients wait for: the server is shutting down."""
+        self.waiters.stop()
+        self.streams.stop()
 
 
 # All asynchronous: FastAPI would send the others through a pool of threads, for every request.

@@ -28,6 +28,8 @@ VARIABLES = {
     "insecure": "ACCORD_API_INSECURE",
     "tls_cert": "ACCORD_API_TLS_CERT",
     "tls_key": "ACCORD_API_TLS_KEY",
+    "max_streams": "ACCORD_API_MAX_STREAMS",
+    "max_stream_s": "ACCORD_API_MAX_STREAM_S",
 }
 
 
@@ -54,6 +56,10 @@ class Settings(BaseModel):
         MAX_WAIT_S, ge=0.0, le=MAX_WAIT_S, description=f"must be a number of seconds from 0 to {MAX_WAIT_S:g}"
     )
     max_waiters: int = Field(20_000, ge=0, le=1_000_000, description="must be a whole number from 0 to 1000000")
+    max_streams: int = Field(200, ge=0, le=10_000, description="must be a whole number from 0 to 10000")
+    max_stream_s: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        900.0, ge=0.0, le=86_400.0, description="must be a number of seconds from 0 to 86400"
+    )
     max_pairs: int = Field(1_000, ge=1, le=100_000, description="must be a whole number from 1 to 100000")
     metrics_max_pairs: int = Field(200, ge=0, le=100_000, description="must be a whole number from 0 to 100000")
     metrics_max_workloads: int = Field(2_000, ge=0, le=100_000, description="must be a whole number from 0 to 100000")

@@ -37,6 +37,28 @@ class Feed(Protocol):
         """Announcements may be missed from now on."""
 
 
+class Feeds:
+    """Several who follow, told in the order given."""
+
+    def __init__(self, *feeds: Feed) -> None:
+        self._feeds = feeds
+
+    def changed(self, pair: str, version: int) -> None:
+        """A version of a pair was announced."""
+        for feed in self._feeds:
+            feed.changed(pair, version)
+
+    def feed_back(self) -> None:
+        """From now on announcements arrive."""
+        for feed in self._feeds:
+            feed.feed_back()
+
+    def feed_lost(self) -> None:
+        """Announcements may be missed from now on."""
+        for feed in self._feeds:
+            feed.feed_lost()
+
+
 class Subscriber:
     """Keeps one subscription, on a connection of its own.
 

@@ -63,7 +63,7 @@ class Waiters:
             return Ended.FULL
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        gone = asyncio.create_task(_disconnect(receive))
+        gone = asyncio.create_task(disconnected(receive))
         self.count += 1
         try:
             while not changed():
@@ -93,6 +93,7 @@ class Waiters:
                 del self._by_pair[pair]
 
 
-async def _disconnect(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

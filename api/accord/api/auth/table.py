@@ -56,6 +56,8 @@ LEAST: dict[tuple[str, str], Role] = {
     ("GET", "/static/{path:path}"): Role.OPEN,
     (ANY, "/static"): Role.OPEN,
     ("GET", f"{PAIR}/coefficients"): Role.ENGINE,
+    # Says no more than whose token it is.
+    ("GET", "/v1/whoami"): Role.ENGINE,
     # A question, although it is a POST: nothing changes.
     ("POST", f"{WORKLOAD}/what-if"): Role.VIEWER,
     **{("GET", path): Role.VIEWER for path in _READS},

@@ -7,13 +7,16 @@ from . import (
     audit,
     coefficients,
     costs,
+    events,
     health,
     history,
     metrics,
     overrides,
+    page,
     pairs,
     rollback,
     what_if,
+    whoami,
     workloads,
 )
 
@@ -30,5 +33,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     rollback.router,
     history.router,
     audit.router,
+    events.router,
+    whoami.router,
+    page.router,
 )
 """In the order of the documentation. Another noun is another module and another entry here."""
