@@ -8,54 +8,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.api.cli import Cli
 from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
-from tests.api.test_pairs import learnt
 
 from accord.api.cli.client import read_token
 from accord.api.cli.failures import CommandError, Exit
 from accord.api.cli.options import seconds
-from accord.learner.cli import main
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import Store
 
 WORKLOAD = "code:greedy"
-
-
-class Cli:
-    """Runs `accord` in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], url: str) -> None:
-        self.capsys, self.url = capsys, url
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr."""
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main([*arguments, "--url", self.url])
-        out, err = self.capsys.readouterr()
-        return int(caught.value.code or 0), out, err
-
-    def json(self, *arguments: str) -> Any:
-        """What a command prints with --json."""
-        code, out, err = self(*arguments, "--json")
-        assert (code, err) == (0, "")
-        return json.loads(out)
-
-
-@pytest.fixture
-def cli(api: RunningApi, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The commands, pointed at the running api."""
-    return Cli(capsys, api.url)
-
-
-@pytest.fixture
-def known(publisher: Publisher) -> Publisher:
-    """A pair with one learnt workload, version 1 in force."""
-    publisher.publish(learnt(publisher.table(1, code_greedy=0.4)), code_greedy=0.4)
-    return publisher
 
 
 def test_pairs_are_listed(cli: Cli, known: Publisher) -> None:
