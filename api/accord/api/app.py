@@ -60,13 +60,13 @@ def create_app(settings: Settings) -> FastAPI:
         client = _client(settings, "api")
         source = Source(client)
         waiters = Waiters(settings.max_waiters)
-        writer = Writer(client, source)
+        learnt, trail = Learnt(), Trail(client, source)
+        writer = Writer(client, source, learnt)
         tables = Tables(writer.table, waiters, settings.max_pairs, metrics.table_read)
         streams = Streams(settings.max_streams)
         # Tables first: whoever is told of a change must not be answered from before it.
         feeds = Feeds(tables, streams)
         subscriber = Subscriber(lambda: _client(settings, "api-feed"), feeds, _reporter(settings))
-        learnt, trail = Learnt(), Trail(client, source)
         services = Services(settings, source, learnt, tables, waiters, streams, subscriber, writer, trail, metrics)
         app.state.services = services
         fleet = FleetCache(Fleet(client, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read)

@@ -11,8 +11,10 @@ from accord.learner.advice import Cost, advise_state, best_by_batch
 from accord.learner.basis import SplineBasis
 from accord.learner.coefficients import Coefficients, CoefficientTable
 from accord.learner.costs import EngineCosts
+from accord.learner.effects import Effects, effects
 from accord.learner.errors import Refusal
 from accord.learner.pair import Pair
+from accord.learner.state_codec import decode_learnt
 from accord.learner.store.errors import StoreCorruptError
 from accord.learner.what_if import assess_state
 
@@ -61,6 +63,21 @@ class Learnt:
             StoreCorruptError: when the state is not what a learner writes.
         """
         return await self._decoded(lambda: assess_state(body, key, proposed, in_force, basis).to_dict())
+
+    async def effects(self, body: bytes, learnt: CoefficientTable, table: CoefficientTable) -> Effects:
+        """What a table means for recent traffic, against the learnt one; see `accord.learner.effects`.
+
+        Raises:
+            StoreCorruptError: when the state is not what a learner writes, or another K's.
+        """
+
+        def judge() -> Effects:
+            state = decode_learnt(body).state
+            if (state.k, state.knots) != (table.k, table.knots):
+                raise ValueError(f"K = {state.k} and knots {state.knots}")
+            return effects(state, learnt, table)
+
+        return await self._decoded(judge)
 
     async def advice(
         self, body: bytes | None, key: str, pair: Pair, cost: Cost | None, tables: EngineCosts | None

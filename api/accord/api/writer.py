@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from accord.learner.changes import Change, Standing, lapse
+from accord.learner.effects import Effects, explained
 from accord.learner.store import scripts
 from accord.learner.store.errors import (
     OverridesMovedError,
@@ -31,6 +32,7 @@ from accord.learner.store.records import PairRecord
 
 from .errors import ConflictError, PairUnknownError, PreconditionFailedError
 from .etag import IfMatch
+from .learnt import Learnt
 from .logs import event
 from .source import Source
 from .tables import Table
@@ -50,11 +52,13 @@ class Writer:
     Args:
         client: redis.asyncio client, standalone or cluster, answering bytes.
         source: reads the rest.
+        learnt: says what a change means for recent traffic.
     """
 
-    def __init__(self, client: Any, source: Source) -> None:
+    def __init__(self, client: Any, source: Source, learnt: Learnt) -> None:
         self._client = client
         self._source = source
+        self._learnt = learnt
 
     async def settled(self, pair_id: str) -> Standing:
         """What stands once every override whose time is over has been taken away.
@@ -72,6 +76,7 @@ class Writer:
                 return standing
             change = await asyncio.to_thread(_planned, lapse, standing)
             assert change is not None
+            change, _ = await self._judged(change)
             try:
                 await self._apply(change)
             except (OverridesMovedError, VersionError):
@@ -80,8 +85,12 @@ class Writer:
             event("override expired", pair=pair_id, version=change.table.version, revision=change.revision)
         raise StoreError(f"pair {pair_id}: overrides lapse faster than they can be taken away")
 
-    async def change(self, pair_id: str, expected: IfMatch, plan: Callable[[Standing], Change]) -> Change:
-        """Applies what `plan` makes of what stands; when the learner publishes in between it is asked again.
+    async def change(
+        self, pair_id: str, expected: IfMatch, plan: Callable[[Standing], Change]
+    ) -> tuple[Change, Effects]:
+        """Applies what `plan` makes of what stands, and says what it means for recent traffic.
+
+        When the learner publishes in between, the plan is asked again.
 
         Raises:
             PairUnknownError: when no engine has registered the pair.
@@ -98,12 +107,12 @@ class Writer:
                     field="If-Match",
                     headers={"ETag": etag},
                 )
-            change = await asyncio.to_thread(_planned, plan, standing)
+            change, found = await self._judged(await asyncio.to_thread(_planned, plan, standing))
             try:
                 await self._apply(change)
             except (OverridesMovedError, VersionError):
                 continue
-            return change
+            return change, found
         raise ConflictError("the pair changes faster than this could be applied; nothing was changed")
 
     async def table(self, pair_id: str) -> Table | None:
@@ -125,6 +134,18 @@ class Writer:
                 break
             table = await self._source.table(pair_id)
         return None if table is None else replace(table, lapses_in_s=FAILED_LAPSE_S)
+
+    async def _judged(self, change: Change) -> tuple[Change, Effects]:
+        try:
+            body = await self._source.state_body(change.pair_id)
+            found = Effects() if body is None else await self._learnt.effects(body, change.learnt, change.table)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            # A state that is not understood must not keep an operator from acting.
+            event("change not judged", level=logging.ERROR, pair=change.pair_id, reason=str(error))
+            found = Effects()
+        return explained(change, found), found
 
     async def _standing(self, record: PairRecord) -> Standing:
         return read_standing(record, await self._run(ask_standing(record.pair.id)))

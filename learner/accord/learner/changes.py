@@ -6,7 +6,6 @@ operators never overwrite each other, and a publication of the learner in betwee
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -138,8 +137,8 @@ class Change:
         overrides: every override after it, encoded.
         expires_ms: the earliest end of one of them.
         table: what is served after it.
-        learnt: the learner's own table, None when it serves the same rows.
-        history, audit: the entries, JSON.
+        learnt: the learner's own table.
+        history, audit: the entries, plain values.
         override: the one that was put; None when one was lifted, or nothing is held.
     """
 
@@ -151,10 +150,15 @@ class Change:
     overrides: bytes
     expires_ms: int | None
     table: CoefficientTable
-    learnt: bytes | None
-    history: bytes
-    audit: bytes
+    learnt: CoefficientTable
+    history: Mapping[str, Any]
+    audit: Mapping[str, Any]
     override: Override | None = None
+
+    @property
+    def learnt_body(self) -> bytes:
+        """The learner's own table as it is stored; b"" when it is what is served."""
+        return b"" if same_rows(self.learnt, self.table) else self.learnt.to_json()
 
 
 def put(standing: Standing, scope: Scope, wish: Wish, author: Author) -> Change:
@@ -321,9 +325,9 @@ def _change(
         overrides=encode_overrides(after),
         expires_ms=next_expiry(after.values()),
         table=table,
-        learnt=None if same_rows(standing.learnt, table) else standing.learnt.to_json(),
-        history=_json(history),
-        audit=_json(audit),
+        learnt=standing.learnt,
+        history=history,
+        audit=audit,
         override=now,
     )
 
@@ -366,7 +370,3 @@ def _moved(old: CoefficientTable, new: CoefficientTable) -> dict[str, float | No
     unseen = np.zeros((new.k, BINS, CHANNELS))
     changes = {key: moved(unseen, old.row(key), new.row(key), new.basis) for key in {**old.workloads, **new.workloads}}
     return {key: by if np.isfinite(by) else None for key, by in sorted(changes.items()) if by > 0.0}
-
-
-def _json(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()

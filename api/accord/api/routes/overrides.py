@@ -24,7 +24,6 @@ from ..models import (
     PutOverride,
     Reason,
 )
-from ..pin_warning import pin_warning
 from ..sender import author
 from ..services import Key, PairId, Services, UseServices
 from ..writer import revision_tag
@@ -131,15 +130,13 @@ async def _put(
     response: Response,
 ) -> OverrideChanged:
     by = author(request, body.actor, body.reason)
-    warning: PinWarning | None = None
     try:
         row = None if body.coefficients is None else Coefficients.from_dict(body.coefficients.model_dump())
         wish = Wish(Kind(body.kind), row, body.shift, body.expires_in_s)
-        change = await services.writer.change(pair, expected, lambda standing: put(standing, scope, wish, by))
+        change, found = await services.writer.change(pair, expected, lambda standing: put(standing, scope, wish, by))
     except REFUSALS as error:
         raise refused(error) from None
-    if row is not None:
-        warning = await pin_warning(services, pair, scope, row)
+    worse = found.warning() if row is not None else None
     services.tables.changed(pair, change.table.version)
     event("override put", pair=pair, scope=scope, kind=body.kind, actor=by.actor, version=change.table.version)
     response.headers["ETag"] = revision_tag(change.revision)
@@ -148,7 +145,7 @@ async def _put(
         override=OverrideView.model_validate(change.override.view()),
         revision=change.revision,
         version=change.table.version,
-        warning=warning,
+        warning=None if worse is None else PinWarning.model_validate(worse),
     )
 
 
@@ -164,7 +161,7 @@ async def _lift(
     services: Services, pair: str, scope: Scope, by: Author, expected: IfMatch, response: Response
 ) -> OverrideChanged:
     try:
-        change = await services.writer.change(pair, expected, lambda standing: lift(standing, scope, by))
+        change, _ = await services.writer.change(pair, expected, lambda standing: lift(standing, scope, by))
     except REFUSALS as error:
         raise refused(error) from None
     services.tables.changed(pair, change.table.version)

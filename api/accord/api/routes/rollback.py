@@ -59,7 +59,7 @@ async def _roll_back(
     except Refusal as error:
         raise StoreCorruptError(f"version {body.version} of {pair}: {error}") from None
     try:
-        change = await services.writer.change(
+        change, _ = await services.writer.change(
             pair,
             expected,
             lambda at: roll_back(at, scope, old, by, hold=body.hold, expires_in_s=body.expires_in_s),

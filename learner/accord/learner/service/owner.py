@@ -11,6 +11,7 @@ from itertools import groupby
 from ..carry import by_nearness, carried
 from ..coefficients import CoefficientTable
 from ..counters import Counters
+from ..effects import effects, explained
 from ..errors import AccordError
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
@@ -144,8 +145,12 @@ class PairOwner:
         if not published:
             self.store.commit(self.lease, commit, self.retention)
             return []
+        state = self.learner.learnt.state
         for _ in range(COMPOSED_AGAIN):
-            served = served_instead(published, self.store.settled(self.record))
+            standing = self.store.settled(
+                self.record, lambda change: explained(change, effects(state, change.learnt, change.table))
+            )
+            served = served_instead(published, standing, state)
             composed = replace(commit, publications=served.publications, revision=served.revision, learnt=served.learnt)
             try:
                 self.store.commit(self.lease, composed, self.retention)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from ..changes import Standing
 from ..coefficients import CoefficientTable
+from ..effects import effects
 from ..overrides import compose, same_rows
 from ..pair_learner import Published
+from ..pair_state import PairState
 from ..store import Publication
 
 
@@ -38,8 +40,11 @@ class Served:
         return [Publication(table.version, table.to_json(), why, table.published_ms) for table, why in tables]
 
 
-def served_instead(published: Sequence[Published], standing: Standing) -> Served:
-    """Publications for the learner's own tables, oldest first, at least one, above what stands."""
+def served_instead(published: Sequence[Published], standing: Standing, state: PairState) -> Served:
+    """Publications for the learner's own tables, oldest first, at least one, above what stands.
+
+    The state judges the rows that are served in place of learnt ones.
+    """
     last_version, last_ms = standing.version, standing.published_ms
     last = standing.served if standing.overrides else None
     made: list[Published] = []
@@ -50,17 +55,18 @@ def served_instead(published: Sequence[Published], standing: Standing) -> Served
             continue
         last_version, last_ms = max(table.version, last_version + 1), max(table.published_ms, last_ms)
         table = replace(table, version=last_version, published_ms=last_ms)
-        made.append(Published(table, _history(item, table, standing)))
+        made.append(Published(table, _history(item, table, standing, state)))
         last = table if standing.overrides else None
     own = published[-1].table
     as_served = not standing.overrides or same_rows(own, table)
     return Served(made, standing.revision, b"" if as_served else own.to_json())
 
 
-def _history(item: Published, table: CoefficientTable, standing: Standing) -> bytes:
+def _history(item: Published, table: CoefficientTable, standing: Standing, state: PairState) -> bytes:
     if not standing.overrides and (table.version, table.published_ms) == (item.table.version, item.table.published_ms):
         return item.history
     values = json.loads(item.history) | {"version": table.version, "published_ms": table.published_ms}
     if standing.overrides:
         values["overridden"] = sorted(scope or "" for scope in standing.overrides)
+        values["metrics"] = effects(state, table, table).metrics
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()

@@ -6,7 +6,7 @@ How commands are made and replies are read is apart from who sends them, as the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..changes import Change, Standing, lapse
@@ -79,7 +79,7 @@ def check_tables(standing: Standing) -> Standing:
 def ask_apply(change: Change) -> Command:
     """The script, keys and arguments that apply a change."""
     keys, table = PairKeys(change.pair_id), change.table
-    publication = Publication(table.version, table.to_json(), change.history, table.published_ms)
+    publication = Publication(table.version, table.to_json(), _json(change.history), table.published_ms)
     args: list[Argument] = [
         change.id,
         change.expected_revision,
@@ -90,10 +90,10 @@ def ask_apply(change: Change) -> Command:
         publication.table,
         publication.etag,
         publication.published_ms,
-        change.learnt or b"",
+        change.learnt_body,
         "" if change.expires_ms is None else change.expires_ms,
         publication.history,
-        change.audit,
+        _json(change.audit),
         MOST_HISTORY,
         MAX_AUDIT,
         CHANGES,
@@ -130,6 +130,10 @@ def read_audit(key: bytes, fields: dict[bytes, bytes]) -> AuditEntry:
     return AuditEntry(key.decode(), values)
 
 
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
+
+
 class Operators(Base):
     """Reads what stands, applies changes, and reads the trail."""
 
@@ -155,8 +159,12 @@ class Operators(Base):
         """
         read_apply(change, self._run(*ask_apply(change)))
 
-    def settled(self, record: PairRecord) -> Standing:
+    def settled(self, record: PairRecord, explain: Callable[[Change], Change] | None = None) -> Standing:
         """What stands once every override whose time is over has been taken away; whoever comes first records it.
+
+        Args:
+            record: of the pair.
+            explain: adds to a change's history entry what its author knows of the traffic.
 
         Raises:
             StoreCorruptError: when what is stored is not what accord writes.
@@ -169,7 +177,7 @@ class Operators(Base):
             change = lapse(check_tables(standing))
             assert change is not None
             try:
-                self.apply(change)
+                self.apply(change if explain is None else explain(change))
             except (OverridesMovedError, VersionError):
                 continue
         raise StoreError(f"pair {record.pair.id}: overrides lapse faster than they can be taken away")
