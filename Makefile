@@ -2,13 +2,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo up test lint bench clean
+.PHONY: demo up test lint bench clean secrets
 
 demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server
 	$(BIN)/accord demo
 
 up: $(VENV)/.run ## the service alone, in the foreground
 	$(BIN)/accord up
+
+secrets: $(VENV)/.run ## what docker/compose.yaml needs: Redis users and tokens, in docker/secrets
+	$(BIN)/accord secrets docker/secrets
 
 test: $(VENV)/.test ## lint, types and every test that needs no vLLM
 	$(BIN)/ruff check .

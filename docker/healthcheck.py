@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -38,9 +39,17 @@ def main() -> int:
 def _api(words: Sequence[str]) -> tuple[bool, str]:
     port = _option(words, "--port") or os.environ.get("ACCORD_API_PORT") or "8790"
     # Nothing on the way to the own loopback is a proxy's business.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    scheme = "http"
+    if os.environ.get("ACCORD_API_TLS_CERT"):
+        # The certificate is that of the name that others use, not of this loopback.
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+        scheme = "https"
+    opener = urllib.request.build_opener(*handlers)
     try:
-        with opener.open(f"http://127.0.0.1:{port}/readyz", timeout=TIMEOUT_S) as answer:
+        with opener.open(f"{scheme}://127.0.0.1:{port}/readyz", timeout=TIMEOUT_S) as answer:
             return True, answer.read(200).decode(errors="replace")
     except urllib.error.HTTPError as error:
         return False, f"HTTP {error.code}: {error.read(300).decode(errors='replace')}"

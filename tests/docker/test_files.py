@@ -10,6 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from accord.api.auth.deployment import DeploymentError, write_secrets
+from accord.learner.store.acl import RedisRole
+
 ROOT = Path(__file__).parent.parent.parent
 DOCKERFILES = ("Dockerfile", "engine.Dockerfile")
 
@@ -70,12 +73,46 @@ def test_compose() -> None:
     for name, service in services.items():
         assert service["healthcheck"]["test"], name
         assert all(port.startswith("${ACCORD_PUBLISH:-127.0.0.1}:") for port in service.get("ports", [])), name
-    command = services["redis"]["command"]
-    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
-    assert command[command.index("--appendonly") + 1] == "yes"
+    directives = {tuple(line.split()) for line in text("redis/redis.conf").splitlines()}
+    assert {("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("dir", "/data")} <= directives
+    assert ("aclfile", "/etc/accord/users.acl") in directives
+    mounted = [volume.split(":")[:2] for volume in services["redis"]["volumes"]]
+    assert ["./secrets/redis/users.acl", "/etc/accord/users.acl"] in mounted
+    assert ["./redis/redis.conf", services["redis"]["command"][1]] in mounted
     assert "ports" not in services["learner"]
     assert "container_name" not in services["learner"]
     assert services["engine"]["profiles"] == ["gpu"]
+
+
+def test_compose_uses_the_secrets(tmp_path: Path) -> None:
+    """Whatever compose reads from docker/secrets is what `accord secrets` writes, and only containers may read it."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file")
+    services = yaml.safe_load(text("compose.yaml"))["services"]
+    folder = tmp_path / "secrets"
+    written = {str(path.relative_to(folder)) for path in write_secrets(folder)}
+    for service in services.values():
+        assert {name.removeprefix("secrets/") for name in service.get("env_file", [])} <= written
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            if source.startswith("./secrets/"):
+                assert (folder / source.removeprefix("./secrets/")).exists(), volume
+                assert volume.endswith(":ro")
+    assert services["api"]["environment"]["ACCORD_API_TOKENS_FILE"] == "/run/accord/tokens"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    private = {"viewer.token", "operator.token", "redis-admin.password", "host.env"} | {f"{r}.env" for r in RedisRole}
+    for name in written:
+        assert (folder / name).stat().st_mode & 0o777 == (0o600 if name in private else 0o644), name
+    assert "docker/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_secrets_are_never_overwritten(tmp_path: Path) -> None:
+    """A folder that holds something is left as it is."""
+    folder = tmp_path / "secrets"
+    write_secrets(folder)
+    before = (folder / "operator.token").read_text()
+    with pytest.raises(DeploymentError, match="already"):
+        write_secrets(folder)
+    assert (folder / "operator.token").read_text() == before
 
 
 @pytest.mark.parametrize(

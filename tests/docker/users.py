@@ -26,7 +26,8 @@ class Deployed:
 
     def __init__(self, server: EmbeddedServer, folder: Path) -> None:
         self.server, self.folder = server, folder
-        self.admin = redis.Redis.from_url(f"redis://admin:admin@127.0.0.1:{server.port}/0")
+        password = (folder / "redis-admin.password").read_text().strip()
+        self.admin = redis.Redis(port=server.port, username="admin", password=password)
 
     def url(self, role: RedisRole) -> str:
         """As the deployment's environment has it, on this server."""
@@ -50,13 +51,13 @@ class Deployed:
 
 @contextmanager
 def deployed(folder: Path) -> Iterator[Deployed]:
-    """A server that has read the ACL file of fresh secrets; `admin` is added for the test itself."""
+    """A server that has read the ACL file of fresh secrets."""
     write_secrets(folder)
     users = folder / "redis" / "users.acl"
     strict = users.read_text()
     users.write_text(f"user default on nopass {EVERYTHING}\n")
     with EmbeddedServer(folder / "data", options=["--aclfile", str(users)]) as server:
-        users.write_text(f"{strict}user admin on >admin {EVERYTHING}\n")
+        users.write_text(strict)
         with redis.Redis.from_url(server.url) as client:
             client.execute_command("ACL", "LOAD")
         found = Deployed(server, folder)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from accord.learner.errors import AccordError
-from accord.learner.store.acl import DEFAULT, RedisRole, RedisUser
+from accord.learner.store.acl import DEFAULT, RedisRole, RedisUser, administrator
 from accord.learner.store.acl import create as create_user
 
 from .roles import Role
@@ -32,6 +32,8 @@ def write_secrets(folder: Path) -> list[Path]:
     for role in RedisRole:
         passwords[role], user = create_user(role)
         users.append(user)
+    administering, admin = administrator()
+    users.append(admin)
     tokens = {role: create_token(role.value, role) for role in ROLES}
     where = str(folder.resolve() / "engine" / "token")
     files = {
@@ -39,6 +41,7 @@ def write_secrets(folder: Path) -> list[Path]:
         "api/tokens": ("".join(f"{entry.line()}\n" for _, entry in tokens.values()), 0o644),
         "engine/token": (f"{tokens[Role.ENGINE][0]}\n", 0o644),
         "viewer.token": (f"{tokens[Role.VIEWER][0]}\n", 0o600),
+        "redis-admin.password": (f"{administering}\n", 0o600),
         "operator.token": (f"{tokens[Role.OPERATOR][0]}\n", 0o600),
         **{f"{role}.env": (f"ACCORD_REDIS_URL={_url(role, passwords[role], 'redis')}\n", 0o600) for role in RedisRole},
         "host.env": (

@@ -133,8 +133,17 @@ def create(role: RedisRole, pair_id: str | None = None, name: str | None = None)
     found = name or (role.value if pair_id is None else f"{role.value}-{pair_id}")
     if not _USER.fullmatch(found):
         raise InvalidValue("user", found, "must match [a-z0-9][a-z0-9._-]{0,160}")
+    return _with_password(found, rules(role, pair_id))
+
+
+def administrator() -> tuple[str, RedisUser]:
+    """A fresh password, and the user `admin`, who may do everything: for people, never for a process of accord's."""
+    return _with_password("admin", ("~*", "&*", "+@all"))
+
+
+def _with_password(user: str, rights: tuple[str, ...]) -> tuple[str, RedisUser]:
     password = secrets.token_urlsafe(PASSWORD_BYTES)
-    return password, RedisUser(found, rules(role, pair_id), hashlib.sha256(password.encode()).hexdigest())
+    return password, RedisUser(user, rights, hashlib.sha256(password.encode()).hexdigest())
 
 
 def template() -> str:
