@@ -69,10 +69,11 @@ def test_compose() -> None:
     """Ports are published on loopback unless told otherwise, every service has a health check, and Redis keeps all."""
     yaml = pytest.importorskip("yaml", reason="PyYAML reads the compose file")
     services = yaml.safe_load(text("compose.yaml"))["services"]
-    assert set(services) == {"redis", "learner", "api", "engine"}
+    assert set(services) == {"redis", "learner", "api", "engine", "prometheus", "grafana"}
     for name, service in services.items():
         assert service["healthcheck"]["test"], name
-        assert all(port.startswith("${ACCORD_PUBLISH:-127.0.0.1}:") for port in service.get("ports", [])), name
+        variable = "ACCORD_OBSERVE_PUBLISH" if name in ("prometheus", "grafana") else "ACCORD_PUBLISH"
+        assert all(port.startswith(f"${{{variable}:-127.0.0.1}}:") for port in service.get("ports", [])), name
     directives = {tuple(line.split()) for line in text("redis/redis.conf").splitlines()}
     assert {("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("dir", "/data")} <= directives
     assert ("aclfile", "/etc/accord/users.acl") in directives

@@ -40,6 +40,7 @@ def write_secrets(folder: Path) -> list[Path]:
         "redis/users.acl": ("".join(f"{user.line()}\n" for user in users), 0o644),
         "api/tokens": ("".join(f"{entry.line()}\n" for _, entry in tokens.values()), 0o644),
         "engine/token": (f"{tokens[Role.ENGINE][0]}\n", 0o644),
+        "prometheus/token": (f"{tokens[Role.VIEWER][0]}\n", 0o644),
         "viewer.token": (f"{tokens[Role.VIEWER][0]}\n", 0o600),
         "redis-admin.password": (f"{administering}\n", 0o600),
         "operator.token": (f"{tokens[Role.OPERATOR][0]}\n", 0o600),
@@ -69,6 +70,6 @@ def _write(path: Path, text: str, mode: int) -> Path:
         file.write(text)
     # Whatever the process' mask took away: a container must read what is its own.
     path.chmod(mode)
-    if path.parent.name in ("redis", "api", "engine"):
+    if path.parent.name in ("redis", "api", "engine", "prometheus"):
         path.parent.chmod(0o755)
     return path

@@ -177,18 +177,22 @@ class Meters(Watcher):
         # At 0 from the start, or the first increase could not be seen as one.
         for counter in self._counts.values():
             counter.labels(pair)
+        for counter, kind in self._by_kind():
+            for name in _KNOWN[kind]:
+                counter.labels(pair, name)
 
     def _forget(self, pair: str) -> None:
         """Makes room: a pair that somebody else holds now goes first."""
         del self._labelled[pair]
         for counter in self._counts.values():
             counter.remove(pair)
-        for counter, kind in (
-            *((self._kinds[field], kind) for field, _, kind, _ in _KINDS),
-            (self._publications, "cause"),
-        ):
+        for counter, kind in self._by_kind():
             for name in (*_KNOWN[kind], OTHER):
                 counter.remove(pair, name)
+
+    def _by_kind(self) -> list[tuple[Counter, str]]:
+        kinds = [(self._kinds[field], kind) for field, _, kind, _ in _KINDS]
+        return [*kinds, (self._publications, "cause")]
 
     def _label(self, pair: str) -> str:
         return pair if pair in self._labelled else OTHER
