@@ -41,8 +41,18 @@ def test_every_route(free_port: int) -> None:
             assert api.get(f"{PATH}/workloads/code:greedy").status_code == 200
             assert api.get("/readyz").status_code == 200
             assert f'accord_pair_lag_entries{{pair="{PAIR.id}"}} 1.0' in api.get("/metrics").text
+            body = {"kind": "shift", "shift": 0.5, "reason": "r", "actor": "a", "expires_in_s": 1}
+            override = f"{PATH}/workloads/code:greedy/override"
+            assert api.client.put(override, json=body, headers={"If-Match": '"0"'}).json()["version"] == 2
+            until(lambda: api.get(f"{PATH}/coefficients").headers["accord-version"] == "3")
+            back = {"version": 2, "reason": "r", "actor": "a", "hold": False}
+            assert api.client.post(f"{PATH}/rollback", json=back, headers={"If-Match": "*"}).json()["version"] == 4
+            assert [item["version"] for item in api.get(f"{PATH}/history").json()["entries"]] == [4, 3, 2, 1]
+            assert len(api.get(f"{PATH}/audit").json()["entries"]) == 3
+            assert api.get(f"{PATH}/coefficients", as_of="1").headers["accord-version"] == "0"
             node.restart()
             until(lambda: healthy(node))
+            publisher.version = 4
             publisher.publish()
-            until(lambda: api.get(f"{PATH}/coefficients").headers["accord-version"] == "2")
+            until(lambda: api.get(f"{PATH}/coefficients").headers["accord-version"] == "5")
             until(lambda: api.get("/readyz").status_code == 200)

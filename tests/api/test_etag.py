@@ -1,11 +1,12 @@
-"""If-None-Match, apart from HTTP."""
+"""If-None-Match and If-Match, apart from HTTP."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.api.etag import IfNoneMatch
+from accord.api.etag import IfMatch, IfNoneMatch
 
 TAG_CHARACTERS = st.characters(codec="latin-1", exclude_characters='"\x7f', exclude_categories=("Cc", "Zs"))
 TAGS = st.lists(st.text(TAG_CHARACTERS, max_size=8).map(lambda text: f'"{text}"'), max_size=6)
@@ -51,3 +52,19 @@ def test_long_headers_are_linear() -> None:
     """A header as long as a server takes is parsed in one pass."""
     assert IfNoneMatch.parse([" " * 60_000 + "x"]) == IfNoneMatch()
     assert len(IfNoneMatch.parse([",".join(f'"{i}"' for i in range(8000))]).tags) == 8000
+
+
+@pytest.mark.parametrize(
+    "lines", [[""], ["7"], ['"7'], ['"7" "8"'], ['"7",'], [',"7"'], ["**"], ['"7";x'], ['"7"', "*"]]
+)
+def test_if_match_that_is_none(lines: list[str]) -> None:
+    """What does not follow the grammar is refused: a guess could overwrite what nobody has seen."""
+    with pytest.raises(ValueError, match="quoted"):
+        IfMatch.parse(lines)
+
+
+def test_if_match_compares_strongly() -> None:
+    """Any of several tags will do, a weak one never, and the star always."""
+    assert IfMatch.parse(['"1" , W/"2"', '"a,b"']).tags == {'"1"', '"a,b"'}
+    assert not IfMatch.parse(['W/"2"']).matches('"2"')
+    assert IfMatch.parse([" * "]).matches('"2"')

@@ -22,7 +22,7 @@ from accord.learner.service.membership import Membership
 from accord.learner.service.owner import PairOwner, StateMismatchError
 from accord.learner.service.settings import LearnerSettings
 from accord.learner.state_codec import Learnt, encode_learnt
-from accord.learner.store import Commit, FenceLostError, Lease, PairKeys, PairRecord, Store, connect
+from accord.learner.store import Commit, FenceLostError, Lease, PairKeys, PairRecord, Retention, Store, connect
 from accord.learner.wire import encode
 
 KNOTS = (0.0, 2.0)
@@ -365,3 +365,19 @@ def test_more_pairs_than_fit_into_a_lease_are_taken_bit_by_bit(server: EmbeddedS
     assert len(membership.owners) == 1_000
     assert {owner.lease.fence for owner in membership.owners.values()} == {1}
     membership.leave()
+
+
+def test_retention_is_set_by_count_and_age() -> None:
+    """How much history a learner keeps comes from its environment, within bounds, in whole entries and seconds."""
+    set_to = {"ACCORD_LEARNER_HISTORY_COUNT": "7", "ACCORD_LEARNER_HISTORY_AGE_S": "60"}
+    assert LearnerSettings.from_environment(set_to).retention == Retention(7, 60_000)
+    assert LearnerSettings.from_environment({}).retention == Retention(10_000, 90 * 86_400_000)
+    for name, value in (
+        ("HISTORY_COUNT", "0"),
+        ("HISTORY_COUNT", "100001"),
+        ("HISTORY_COUNT", "many"),
+        ("HISTORY_AGE_S", "59"),
+        ("HISTORY_AGE_S", "315360001"),
+    ):
+        with pytest.raises(InvalidValue, match=rf"^ACCORD_LEARNER_{name} = "):
+            LearnerSettings.from_environment({f"ACCORD_LEARNER_{name}": value})
