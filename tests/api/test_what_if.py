@@ -162,3 +162,50 @@ def test_asking_changes_nothing(api: RunningApi, publisher: Publisher) -> None:
     ask(api, GOOD)
     after = api.get(f"/v1/pairs/{PAIR.id}/coefficients")
     assert (before.headers["etag"], before.content) == (after.headers["etag"], after.content)
+
+
+BAD: dict[str, Any] = {
+    "kind": "pin",
+    "coefficients": {"slopes": [0.5, 0.0, 0.0], "intercepts": [2.5] * 3, "request_variance": 0.1},
+}
+BY = {"reason": "a try", "actor": "ada"}
+
+
+def pin(api: RunningApi, scope: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A PUT of a pin that must succeed, and its answer."""
+    path = f"/v1/pairs/{PAIR.id}{scope}/override"
+    answer = api.client.put(path, json={**body, **BY}, headers={"If-Match": "*"})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("scope", ["/workloads/code:greedy", ""])
+def test_a_pin_that_hurts_is_warned_of(api: RunningApi, publisher: Publisher, scope: str) -> None:
+    """A pin that is worse than what was learnt answers by how much, as the what-if does, and is put anyway."""
+    publisher.publish(body=busy(publisher.table(1, code_greedy=0.6)), code_greedy=0.6)
+    found = pin(api, scope, BAD)
+    warning = found["warning"]
+    assert warning["message"].startswith("code:greedy: 0.")
+    assert "8,000 recent labels" in warning["message"]
+    assert warning["log_loss_worse_by"] > 3 * warning["noise"] > 0
+    assert found["override"]["kind"] == "pin"
+    # What was asked and what was put are judged alike.
+    asked = ask(api, {"slopes": [0.5, 0.0, 0.0], "intercepts": [0.6] * 3}).json()
+    assert asked["difference"]["log_loss"] == pytest.approx(-warning["log_loss_worse_by"])
+    assert asked["difference"]["noise"] == pytest.approx(warning["noise"])
+
+
+def test_a_pin_that_does_not_hurt(api: RunningApi, publisher: Publisher) -> None:
+    """A better row, and one that nothing is known about, are pinned without a warning."""
+    publisher.publish(body=busy(publisher.table(1, code_greedy=2.5)), code_greedy=2.5)
+    assert (
+        pin(api, "/workloads/code:greedy", {**BAD, "coefficients": {**BAD["coefficients"], **GOOD}})["warning"] is None
+    )
+    assert pin(api, "/workloads/never:hot", BAD)["warning"] is None
+
+
+def test_a_pin_over_a_state_that_cannot_be_read(api: RunningApi, publisher: Publisher) -> None:
+    """A damaged state is no reason to refuse a pin: it is put, without a warning."""
+    publisher.publish(body=b"damaged", code_greedy=0.6)
+    assert pin(api, "/workloads/code:greedy", BAD)["warning"] is None
