@@ -18,12 +18,11 @@ from tests.learner.strategies import KEYS, PAIR, Engine, as_float32, engines, fe
 from accord.learner.coefficients import MAX_WORKLOADS
 from accord.learner.errors import InvalidValue, Reason, Refusal
 from accord.learner.packing import unpack
+from accord.learner.plausible import MAX_REQUESTS, MAX_ROUND_STEPS
 from accord.learner.sketch import Sketch
 from accord.learner.summary import RoundSummary
 from accord.learner.wire import (
     MAX_RAW_BYTES,
-    MAX_REQUESTS,
-    MAX_ROUND_STEPS,
     MAX_WIRE_BYTES,
     Expected,
     check,

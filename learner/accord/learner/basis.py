@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -61,10 +61,10 @@ class SplineBasis:
         """F (F + 1) / 2, the length of a packed symmetric matrix."""
         return self.size * (self.size + 1) // 2
 
-    @cached_property
+    @property
     def triangle(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Row and column indices of the packed upper triangle, row by row."""
-        return np.triu_indices(self.size)
+        """Row and column indices of the packed upper triangle, row by row; shared, so not to be written to."""
+        return _triangle(self.size)
 
     def expand(self, features: npt.ArrayLike) -> Array:
         """Features [...] -> basis vectors [..., F], float64, clipped to the feature range first."""
@@ -83,6 +83,13 @@ class SplineBasis:
         full[..., rows, cols] = p
         full[..., cols, rows] = p
         return full
+
+
+@cache
+def _triangle(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    rows, cols = np.triu_indices(size)
+    rows.flags.writeable = cols.flags.writeable = False
+    return rows, cols
 
 
 def logit(q: npt.ArrayLike) -> Array:

@@ -16,7 +16,8 @@ from .refit import FitStatus
 from .sequences import Sequences
 from .state_codec import Learnt
 from .summary import RoundSummary
-from .wire import Expected, decode
+from .wire import Expected
+from .wire_batch import Decoded, decode_many
 
 TICK_MS = 250
 """Entries whose ids fall into the same quarter of a second are folded at once and followed by one refit."""
@@ -82,10 +83,15 @@ class PairLearner:
 
     def _fold(self, tick: int, entries: Sequence[Entry]) -> Iterator[Published]:
         end_ms = (tick + 1) * TICK_MS
-        admitted = [summary for entry in entries if (summary := self._admit(entry, end_ms)) is not None]
+        state = self.learnt.state
+        found = decode_many([payload for _, payload in entries], Expected(state.pair, state.k, state.knots))
+        admitted = [
+            summary
+            for (entry_id, _), one in zip(entries, found, strict=True)
+            if (summary := self._admit(entry_id, one, end_ms)) is not None
+        ]
         self.watermark = entries[-1][0]
         if admitted:
-            state = self.learnt.state
             before = int(state.labels.sum())
             folded = state.fold(end_ms, admitted)
             self.counters.labels += int(state.labels.sum()) - before
@@ -113,11 +119,11 @@ class PairLearner:
                 labels = of_engine.get(item.workload, {}).get("labels", 0.0) + item.labels
                 of_engine[item.workload] = {"labels": labels, "level": item.level, "slope": item.slope}
 
-    def _admit(self, entry: Entry, end_ms: int) -> RoundSummary | None:
-        entry_id, payload = entry
+    def _admit(self, entry_id: str, whole: Decoded, end_ms: int) -> RoundSummary | None:
         state = self.learnt.state
         try:
-            whole = decode(payload, Expected(state.pair, state.k, state.knots))
+            if isinstance(whole, Refusal):
+                raise whole
             summary = state.fitting(whole)
             missing = self.sequences.admit(summary.engine, summary.boot, summary.first_seq, summary.last_seq, end_ms)
         except Refusal as refusal:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .basis import FEATURE_LIMIT, Array, SplineBasis
-from .coefficients import COEFFICIENT_LIMIT, MAX_WORKLOADS
+from .basis import Array, SplineBasis
+from .coefficients import MAX_WORKLOADS
 from .errors import InvalidValue, Reason, Refusal
 from .moments import Moments
 from .packing import Packed, pack, unpack
 from .pair import check_k, check_pair_id
+from .plausible import Sums, check_sketch, check_sums, most_labels
 from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch
 from .summary import RoundSummary
 from .workload import WorkloadKey
@@ -24,14 +25,8 @@ MAX_WIRE_BYTES = 4 << 20
 MAX_RAW_BYTES = 48 << 20
 _PLAIN, _DEFLATED = b"\x00", b"\x01"
 _MAX_COUNT = 1 << 53
-MAX_ROUND_STEPS = 100_000
-MAX_REQUESTS = 16_384
-"""Requests that one engine can have in a decode step."""
-MAX_LABELS = 1 << 40
 _BOOT = re.compile(r"[0-9a-f]{16}")
 _ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
-_ROUNDING = 1e-4
-"""Relative slack of every inequality: engines sum in float32."""
 
 
 def check_engine(text: object) -> str:
@@ -71,7 +66,7 @@ def decode(data: bytes, expected: Expected | None = None) -> RoundSummary:
     Raises:
         Refusal: whose reason is size, schema, shape, not_finite, out_of_bounds, inconsistent, wrong_pair or knots.
     """
-    meta, arrays = unpack(MAGIC, _inflate(data), max_bytes=MAX_RAW_BYTES)
+    meta, arrays = unpack(MAGIC, inflate(data), max_bytes=MAX_RAW_BYTES)
     summary = _build(meta, arrays)
     if expected is not None:
         if summary.pair != expected.pair:
@@ -84,7 +79,12 @@ def decode(data: bytes, expected: Expected | None = None) -> RoundSummary:
     return summary
 
 
-def _inflate(data: bytes) -> bytes:
+def inflate(data: bytes) -> bytes:
+    """The packed bytes of a summary.
+
+    Raises:
+        Refusal: schema or size.
+    """
     if len(data) > MAX_WIRE_BYTES:
         raise Refusal(Reason.SIZE, f"{len(data)} bytes; at most {MAX_WIRE_BYTES}")
     if data[:1] == _PLAIN:
@@ -155,73 +155,13 @@ def _floats(arrays: Packed, shapes: dict[str, tuple[int, ...]]) -> dict[str, Arr
 
 
 def check(summary: RoundSummary) -> None:
-    """Refuses sums that no set of labels can leave behind.
-
-    n and y are counts, y <= n, c <= n / 4 (p (1 - p) has its maximum there), |g1| <= n, features within their range,
-    and A - sum_k B[k] B[k]' / c[k] positive semi-definite (Cauchy-Schwarz, position by position). A merged summary's
-    gradient is exact to second order only, so its bound is wider.
-    """
-    m = summary.moments
-    for name, bound in (("slopes", COEFFICIENT_LIMIT), ("intercepts", COEFFICIENT_LIMIT)):
-        _within(name, getattr(summary, name), bound)
-    if np.any(np.cumsum(summary.slopes, axis=1) < -1e-6):
-        raise Refusal(Reason.OUT_OF_BOUNDS, "slopes fall with the feature")
-    for name in ("n", "y", "c", "loss"):
-        if np.any(getattr(m, name) < 0.0):
-            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} has a negative entry")
-    if np.any(m.n != np.rint(m.n)):
-        raise Refusal(Reason.OUT_OF_BOUNDS, "n must hold counts")
-    # A request gives a position one label a step, so this is what the busiest engine can count.
-    if summary.steps > summary.rounds * MAX_ROUND_STEPS or np.any(m.n > min(summary.steps * MAX_REQUESTS, MAX_LABELS)):
-        raise Refusal(Reason.OUT_OF_BOUNDS, f"more labels than {summary.steps} steps can give")
-    limit = m.n * (1.0 + _ROUNDING) + _ROUNDING
-    widest = 2.0 * FEATURE_LIMIT
-    gradient = 1.0 if summary.rounds == 1 else 8.0
-    _below("y", m.y, limit)
-    _below("c", m.c, 0.25 * limit)
-    steepest = COEFFICIENT_LIMIT * (widest * summary.basis.size + 2.0)
-    _below("loss", m.loss, steepest * limit.sum(axis=1)[:, None])
-    _below("g1", np.abs(m.g1), gradient * limit)
-    _below("B", np.abs(m.B), widest * m.c[:, :, None] * (1.0 + _ROUNDING) + _ROUNDING)
-    _below("A", np.abs(m.A), widest**2 * m.c.sum(axis=1)[:, None] * (1.0 + _ROUNDING) + _ROUNDING)
-    _below("g0", np.abs(m.g0), gradient * widest * limit.sum(axis=1)[:, None])
-    _check_curvature(summary)
+    """Refuses sums that no set of labels can leave behind; see `plausible`."""
+    one = np.ones(len(summary.workloads))
+    most = most_labels(summary.steps, summary.rounds)
+    sums = Sums(summary.basis, summary.slopes, summary.intercepts, summary.moments, one * most, one * summary.rounds)
+    check_sums(sums)
     if summary.sketch is not None:
-        _check_sketch(summary.sketch)
-
-
-def _check_curvature(summary: RoundSummary) -> None:
-    m, A = summary.moments, summary.basis.unpack(summary.moments.A)
-    with np.errstate(over="ignore", invalid="ignore"):
-        share = np.divide(m.B, m.c[:, :, None], out=np.zeros_like(m.B), where=m.c[:, :, None] > 0.0)
-        rest = A - np.einsum("wki,wkj->wij", m.B, share)
-    if not np.all(np.isfinite(rest)):
-        raise Refusal(Reason.INCONSISTENT, "B is too large for c")
-    scale = np.einsum("wii->w", A)
-    if len(rest) and np.any(np.linalg.eigvalsh(rest)[:, 0] < -10.0 * _ROUNDING * scale - _ROUNDING):
-        raise Refusal(Reason.INCONSISTENT, "A, B and c break Cauchy-Schwarz")
-
-
-def _check_sketch(sketch: Sketch) -> None:
-    for name, cells in (("acceptance", sketch.acceptance), ("survival", sketch.survival)):
-        total, first, second = cells[..., 0], cells[..., 1], cells[..., 2]
-        if np.any(total < 0.0) or np.any(total > MAX_LABELS):
-            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} holds what cannot be a count")
-        slack = total * (1.0 + _ROUNDING) + _ROUNDING
-        _below(f"{name} sum", np.abs(first), slack)
-        _below(f"{name} sum", np.abs(second), slack * (FEATURE_LIMIT if name == "acceptance" else 1.0))
-        if np.any(first < 0.0) or (name == "survival" and np.any(second < 0.0)):
-            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} has a negative sum")
-
-
-def _within(name: str, values: Array, bound: float) -> None:
-    if np.any(np.abs(values) > bound):
-        raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} reaches {np.abs(values).max():.6g}; at most {bound}")
-
-
-def _below(name: str, values: Array, bound: Array) -> None:
-    if np.any(values > bound):
-        raise Refusal(Reason.INCONSISTENT, f"{name} exceeds what its counts allow")
+        check_sketch(summary.sketch)
 
 
 def _count(name: str, value: object) -> int:
