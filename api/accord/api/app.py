@@ -19,6 +19,7 @@ from . import errors
 from .auth import Auth, protect
 from .auth.keyring import Keyring
 from .auth.openapi import describe
+from .hot_polls import HotPolls
 from .learnt import Learnt
 from .logs import event
 from .metrics import Metrics, RequestMetricsMiddleware
@@ -101,6 +102,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.state.auth = auth
+    app.add_middleware(HotPolls)
     protect(app, auth)
     describe(app)
     app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes)

@@ -5,11 +5,12 @@ Plain ASGI, because Starlette's BaseHTTPMiddleware hides a client's disconnect f
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import SECURITY_HEADERS, envelope
+
+_ADDED = [(name.encode(), value.encode()) for name, value in ({"cache-control": "no-store"} | SECURITY_HEADERS).items()]
 
 
 class HeadMiddleware:
@@ -47,10 +48,9 @@ class HeadersMiddleware:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.setdefault("cache-control", "no-store")
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                headers = [*message.get("headers", ())]
+                said = {name.lower() for name, _ in headers}
+                message["headers"] = headers + [item for item in _ADDED if item[0] not in said]
             await send(message)
 
         await self.app(scope, receive, with_headers)
@@ -74,7 +74,7 @@ class BodyLimitMiddleware:
             await self.app(scope, receive, send)
             return
         refusal = f"a body of more than {self.limit} bytes"
-        declared = Headers(scope=scope).get("content-length", "0")
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         # The server has checked that it is a number; a longer one than any limit need not be converted.
         if len(declared) > 18 or (declared.isdigit() and int(declared) > self.limit):
             await envelope(413, "body_too_large", refusal)(scope, receive, send)
@@ -114,8 +114,8 @@ class RequestLimitMiddleware:
                 words = f"a path and query of more than {self.url} bytes"
                 await envelope(414, "uri_too_long", words)(scope, receive, send)
                 return
-            sizes = [len(name) + len(value) for name, value in scope["headers"]]
-            if len(sizes) > self.count or sum(sizes) > self.headers:
+            headers = scope["headers"]
+            if len(headers) > self.count or sum([len(name) + len(value) for name, value in headers]) > self.headers:
                 words = f"more than {self.count} headers, or {self.headers} bytes of them"
                 await envelope(431, "headers_too_large", words)(scope, receive, send)
                 return

@@ -101,6 +101,9 @@ class Tables:
             PairUnknownError: when no engine has registered it.
             StoreError: when it is not in memory and cannot be read.
         """
+        table = self.at_hand(pair)
+        if table is not None:
+            return table, False
         slot = self._find(pair)
         if slot is None:
             slot = self._new[pair] = _Slot(pair)
@@ -112,8 +115,6 @@ class Tables:
             if age > CUT_AGE_S:
                 self._refresh(slot)
             return slot.table, True
-        if slot.table is not None and slot.current and age < MAX_AGE_S:
-            return slot.table, False
         await asyncio.shield(self._refresh(slot))
         if slot.table is None:
             if slot.current:
@@ -121,6 +122,16 @@ class Tables:
             error = slot.error or StoreUnavailableError("not read yet")
             raise type(error)(str(error))
         return slot.table, not slot.current
+
+    def at_hand(self, pair: str) -> Table | None:
+        """The table of a pair when it is in memory and current, so that nobody need be asked."""
+        slot = self._slots.get(pair)
+        if slot is None or slot.table is None or not (slot.current and self._live):
+            return None
+        if asyncio.get_running_loop().time() - slot.read_at >= MAX_AGE_S:
+            return None
+        self._slots.move_to_end(pair)
+        return slot.table
 
     def peek(self, pair: str) -> Table | None:
         """What is in memory, without reading anything."""

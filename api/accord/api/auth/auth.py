@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from .keyring import Keyring
@@ -100,9 +101,9 @@ def _is_local(headers: Headers) -> bool:
     A page from elsewhere can make a browser send requests to loopback, under a name that its owner points there.
     """
     for name, value in headers:
-        if name == b"host" and not _local_name(value.decode("latin-1")):
+        if name == b"host" and not _local_name(value):
             return False
-        if name == b"origin" and not _local_name(_netloc(value.decode("latin-1"))):
+        if name == b"origin" and not _local_name(_netloc(value.decode("latin-1")).encode("latin-1")):
             return False
     return True
 
@@ -114,8 +115,9 @@ def _netloc(origin: str) -> str:
         return "null"
 
 
-def _local_name(netloc: str) -> bool:
-    host = re.sub(r":[0-9]*$", "", netloc).strip("[]").lower()
+@lru_cache(256)
+def _local_name(netloc: bytes) -> bool:
+    host = re.sub(r":[0-9]*$", "", netloc.decode("latin-1")).strip("[]").lower()
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
     try:

@@ -31,14 +31,20 @@ class RequestMetrics:
             registry=registry,
             buckets=_BUCKETS,
         )
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         """One request."""
         method = scope["method"] if scope["method"] in METHODS else UNKNOWN
         template = find("GET" if method == "HEAD" else method, get_route_path(scope))[0]
         route = template if template in TEMPLATES else UNKNOWN
-        self._count.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        # A closed set: methods, routes and statuses of this server.
+        series = self._series.get((method, route, status))
+        if series is None:
+            series = self._count.labels(method, route, str(status)), self._seconds.labels(method, route)
+            self._series[method, route, status] = series
+        series[0].inc()
+        series[1].observe(seconds)
 
 
 class RequestMetricsMiddleware:

@@ -71,16 +71,16 @@ async def coefficients(
     if version is not None and as_of is not None:
         raise ValueInvalidError("one of version and as_of, not both", field="as_of", value=as_of)
     if version is not None:
-        return _answer(await services.trail.version(pair, version), False, held, _FOREVER)
+        return answer(await services.trail.version(pair, version), False, held, _FOREVER)
     if as_of is not None:
-        return _answer(await services.trail.as_of(pair, moment_ms("as_of", as_of)), False, held)
+        return answer(await services.trail.as_of(pair, moment_ms("as_of", as_of)), False, held)
     table, stale = await services.tables.get(pair)
     if wait > 0 and held.matches(table.etag):
         ended = await _hold(services, pair, request, held, wait)
         # A server that stops, or a client that has gone, must not wait for another read of the store.
         if ended not in (Ended.STOPPED, Ended.DISCONNECTED):
             table, stale = await services.tables.get(pair)
-    return _answer(table, stale, held)
+    return answer(table, stale, held)
 
 
 async def _hold(services: Services, pair: str, request: Request, held: IfNoneMatch, wait: float) -> Ended:
@@ -92,7 +92,8 @@ async def _hold(services: Services, pair: str, request: Request, held: IfNoneMat
     return await services.waiters.hold(pair, seconds, request.receive, changed)
 
 
-def _answer(table: Table, stale: bool, held: IfNoneMatch, cache: str = "no-cache") -> Response:
+def answer(table: Table, stale: bool, held: IfNoneMatch, cache: str = "no-cache") -> Response:
+    """The table, or 304 for a client that holds it."""
     headers = {
         "ETag": table.etag,
         "Cache-Control": cache,
