@@ -131,7 +131,7 @@ def test_the_identity_tells_where_and_how() -> None:
 
 
 def test_cost_tables_are_told_by_their_corners() -> None:
-    """Each level is told once, by the largest size that has it, and a smooth table is thinned with both ends kept."""
+    """Each level is told once, by the largest size that has it, and a smooth table is thinned with its end kept."""
     steps = np.repeat([1.0, 2.0, 4.0], [3, 5, 8])
     smooth = np.linspace(1.0, 9.0, 5000)
     told = cost_tables(SimpleNamespace(cost_tables=(steps, smooth)))
@@ -139,7 +139,6 @@ def test_cost_tables_are_told_by_their_corners() -> None:
     assert told["draft_ms_by_requests"] == [[2, 1.0], [7, 2.0], [15, 4.0]]
     verify = told["verify_ms_by_tokens"]
     assert len(verify) <= COST_POINTS
-    assert verify[0] == [0, 1.0]
     assert verify[-1] == [4999, 9.0]
 
 

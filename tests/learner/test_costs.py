@@ -40,6 +40,20 @@ def test_what_an_engine_publishes_is_read_back() -> None:
     assert costs.verify.at(np.arange(257)) == pytest.approx(verify, abs=1e-6)
 
 
+def test_thinning_keeps_the_small_batches() -> None:
+    """Of a table with graphs up to 512 tokens and every size up to 8,192 behind them, every cost is read within 3%."""
+    graphs = [1, 2, 4, *range(8, 513, 8)]
+    sizes = np.arange(8193)
+    roofline = np.where(sizes <= 200, 8.0 + 0.004 * sizes, 8.8 + 0.03 * (sizes - 200))
+    verify = np.concatenate([padded(512, {size: roofline[size] for size in graphs}), roofline[513:] + 4.0])
+    costs = EngineCosts.of(cost_tables(Manager(padded(256, {size: 1.0 + 0.01 * size for size in GRAPHS}), verify)))
+    assert len(costs.verify.sizes) <= 128
+    told = costs.verify.at(sizes)
+    assert np.all(told >= verify - 1e-6)
+    assert (told / verify).max() < 1.03
+    assert costs.verify.at([8, 64, 512]) == pytest.approx(verify[[8, 64, 512]], rel=0.03)
+
+
 def test_beyond_the_table_the_last_slope_goes_on() -> None:
     """Past the last level the cost grows as between the last two, and never falls."""
     assert CostCurve((10, 20), (1.0, 3.0)).at([20, 30]).tolist() == [3.0, 5.0]

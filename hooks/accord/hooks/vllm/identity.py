@@ -18,8 +18,11 @@ from .notice import IncompatibleError
 
 TARGET_VARIABLE, DRAFT_VARIABLE = "ACCORD_TARGET", "ACCORD_DRAFT"
 
-COST_POINTS = 64
-"""Of a cost table, at most so many points are told."""
+COST_POINTS = 128
+"""Of a cost table, at most so many points are told: 2% apart for a table whose costs differ by a factor of 12."""
+
+FREE = 1e-3
+"""Costs below this share of the largest are not told apart."""
 
 
 def pair_of(vllm_config: Any, environ: Mapping[str, str] | None = None) -> Pair:
@@ -143,9 +146,17 @@ def cost_tables(manager: Any) -> dict[str, list[list[float]]] | None:
 
 
 def _corners(table: npt.ArrayLike) -> list[list[float]]:
-    """Where a table of costs by size changes, thinned to `COST_POINTS`: the last size of each level, as graphs pad."""
+    """Where a table of costs by size changes: the last size of each level, as graphs pad.
+
+    Levels beyond `COST_POINTS` are merged where their costs hardly differ, by equal steps in log cost. Merging them by
+    size would leave nothing of the small batches, which have few sizes and large steps.
+    """
     values = np.asarray(table, dtype=np.float64)
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
     if len(last) > COST_POINTS:
-        last = last[np.unique(np.linspace(0, len(last) - 1, COST_POINTS).round().astype(np.intp))]
+        height = np.log(np.maximum(values[last], FREE * values.max()))
+        share = (height - height.min()) / np.ptp(height)
+        # Costs by size never fall; should they ever, levels are merged rather than told without bound.
+        merged = np.maximum.accumulate(np.minimum((share * COST_POINTS).astype(np.intp), COST_POINTS - 1))
+        last = last[np.append(merged[1:] != merged[:-1], True)]
     return [[int(size), round(float(values[size]), 6)] for size in last]
