@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -15,9 +17,10 @@ import httpx
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tests.docker.queries import alerts, dashboard_queries, labels_used, metrics_used
+from tests.docker.queries import ALERTS, alerts, dashboard_queries, labels_used, metrics_used
 
 from accord.hooks.demo.stack import Stack
+from accord.learner.child import Child
 from accord.learner.evaluate.trace import Trace
 from accord.learner.pair import check_pair_id
 from accord.learner.store import Store, connect
@@ -62,6 +65,8 @@ class Scraped:
     learner: Families
     api: Families
     logs: dict[str, list[dict[str, object]]]
+    asked: dict[str, list[object]] | None
+    """Query -> what Prometheus itself answered; None where it is not installed."""
 
     @property
     def all(self) -> Families:
@@ -93,11 +98,58 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scraped:
             until(lambda: total(families(stack.api_url), "accord_pair_overrides") == 1)
             until(lambda: total(families(stack.api_url), "accord_pair_lag_entries") == 0)
             learnt, served = families(learner), families(stack.api_url)
+            binary = shutil.which("prometheus")
+            asked = None if binary is None else ask(binary, folder, learner, stack.api_url)
         logs = {
             path.stem: [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
             for path in (folder / "learner-1.log", folder / "api.log")
         }
-    return Scraped(learnt, served, logs)
+    return Scraped(learnt, served, logs, asked)
+
+
+def ask(binary: str, folder: Path, learner: str, api: str) -> dict[str, list[object]]:
+    """Lets a real Prometheus scrape the service with our rules, and asks it every query of dashboard and rules."""
+    shutil.copy(ALERTS, folder)
+    jobs = [
+        {"job_name": name, "scrape_interval": "1s", "static_configs": [{"targets": [url.partition("//")[2]]}]}
+        for name, url in (("accord-learner", learner), ("accord-api", api))
+    ]
+    config = {"global": {"evaluation_interval": "1s"}, "rule_files": [ALERTS.name], "scrape_configs": jobs}
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    where = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    child = Child("prometheus", [binary, *where, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log")
+    child.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", trust_env=False, timeout=10.0) as client:
+
+            def answer(query: str) -> list[object]:
+                found = client.get("/query", params={"query": query})
+                assert found.status_code == 200, found.text
+                result: list[object] = found.json()["data"]["result"]
+                return result
+
+            def scraped_twice() -> bool:
+                try:
+                    return len(answer("count_over_time(up[1m]) > 2 and up == 1")) == 2
+                except httpx.TransportError:
+                    return False
+
+            until(scraped_twice)
+            until(lambda: all(rule["health"] != "unknown" for rule in rules(client)))
+            assert {rule["health"] for rule in rules(client)} == {"ok"}
+            queries = [query.replace("$pair", ".*").replace("$workload", ".*") for query in dashboard_queries()]
+            queries = [query for query in queries if not query.startswith("label_values")]
+            return {query: answer(query) for query in queries}
+    finally:
+        child.stop()
+
+
+def rules(client: httpx.Client) -> list[dict[str, str]]:
+    """The rules as Prometheus evaluates them."""
+    groups = client.get("/rules").json()["data"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def served_at(log: Path) -> str:
@@ -160,6 +212,14 @@ def test_every_metric_that_is_asked_for_is_there(scraped: Scraped, source: str) 
         assert used <= set(samples), query
         known = TARGET_LABELS.union(*(samples[name] for name in used))
         assert labels_used(query) <= known, query
+
+
+def test_prometheus_answers_every_query(scraped: Scraped) -> None:
+    """A real Prometheus scrapes both processes, finds the rules sound, and has something to show in every panel."""
+    if scraped.asked is None:
+        pytest.skip("prometheus is not installed")
+    assert len(scraped.asked) > 30
+    assert [query for query, answer in scraped.asked.items() if not answer] == []
 
 
 def test_names_follow_the_conventions(scraped: Scraped) -> None:

@@ -51,6 +51,7 @@ class Metrics:
             for name, text in (
                 ("waiters", "Open long-polls"),
                 ("waiters_limit", "Long-polls above this are answered at once"),
+                ("streams", "Open event streams"),
                 ("tables", "Tables in memory"),
                 ("tables_stale", "Tables in memory that may not be the ones in force"),
                 ("store_up", "1 while the store answers and announces its changes, else 0"),
@@ -71,9 +72,10 @@ class Metrics:
     def attach(self, services: Services, cache: FleetCache) -> None:
         """What runs now, and is looked at by every scrape."""
         self._cache = cache
-        waiters, tables, subscriber = services.waiters, services.tables, services.subscriber
+        waiters, streams, tables, subscriber = services.waiters, services.streams, services.tables, services.subscriber
         self._gauges["waiters"].set_function(lambda: waiters.count)
         self._gauges["waiters_limit"].set(waiters.limit)
+        self._gauges["streams"].set_function(lambda: streams.count)
         self._gauges["tables"].set_function(lambda: len(tables))
         self._gauges["tables_stale"].set_function(lambda: tables.stale)
         self._gauges["store_up"].set_function(lambda: float(subscriber.alive))
