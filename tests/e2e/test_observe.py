@@ -130,13 +130,14 @@ def ask(binary: str, folder: Path, learner: str, api: str) -> dict[str, list[obj
                 result: list[object] = found.json()["data"]["result"]
                 return result
 
-            def scraped_twice() -> bool:
+            def ready() -> bool:
                 try:
-                    return len(answer("count_over_time(up[1m]) > 2 and up == 1")) == 2
+                    return client.get(f"http://127.0.0.1:{port}/-/ready").status_code == 200
                 except httpx.TransportError:
                     return False
 
-            until(scraped_twice)
+            until(ready)
+            until(lambda: len(answer("count_over_time(up[1m]) > 2 and up == 1")) == 2)
             until(lambda: all(rule["health"] != "unknown" for rule in rules(client)))
             assert {rule["health"] for rule in rules(client)} == {"ok"}
             queries = [query.replace("$pair", ".*").replace("$workload", ".*") for query in dashboard_queries()]
