@@ -116,6 +116,24 @@ def test_advice(cli: Cli, known: Publisher) -> None:
     assert found["verdict"] in out
 
 
+def test_tail_shows_every_publication(api: RunningApi, known: Publisher) -> None:
+    """`accord tail` prints a line for each version from the moment it listens, and ends after as many as asked for."""
+    command = [str(Path(sys.executable).with_name("accord")), "tail", PAIR.id, "--json", "--count", "3"]
+    environment = {**os.environ, "ACCORD_API_URL": api.url}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            until(lambda: api.services.streams.count == 1)
+            for level in (0.5, 0.6, 0.7):
+                known.publish(code_greedy=level)
+            assert process.stdout is not None
+            lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+            assert [line["version"] for line in lines] == [2, 3, 4]
+            assert process.wait(20) == 0
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
 def test_export_history_and_audit(cli: Cli, known: Publisher, tmp_path: Path) -> None:
     """History and the audit trail are exported whole, with what an operator wrote kept from being run as a formula."""
     assert cli("override", "freeze", PAIR.id, WORKLOAD, "--reason", "=1+1", "--actor", "ada")[0] == 0
