@@ -11,6 +11,10 @@ from types import ModuleType
 import pytest
 
 from accord.api.auth.deployment import DeploymentError, write_secrets
+from accord.learner.embedded import EmbeddedServer
+from accord.learner.service.loop import LearnerService
+from accord.learner.service.settings import LearnerSettings
+from accord.learner.store import Store
 from accord.learner.store.acl import RedisRole
 
 ROOT = Path(__file__).parent.parent.parent
@@ -127,3 +131,17 @@ def test_secrets_are_never_overwritten(tmp_path: Path) -> None:
 def test_the_health_check_reads_the_command_line(healthcheck: ModuleType, words: list[str], found: str | None) -> None:
     """Options of the first process are found in both spellings."""
     assert healthcheck._option(words, "--port") == found
+
+
+def test_the_learner_is_healthy_while_it_is_announced(
+    healthcheck: ModuleType, server: EmbeddedServer, store: Store
+) -> None:
+    """The check of a learner's container succeeds from its first pass until it has left, and fails before and after."""
+    words = ["accord", "learner", "--redis-url", server.url]
+    assert healthcheck._learner(words)[0] is False
+    service = LearnerService(LearnerSettings(redis_url=server.url))
+    service.cycle()
+    assert healthcheck._learner(words)[0] is True
+    service.membership.leave()
+    service.store.close()
+    assert healthcheck._learner(words)[0] is False

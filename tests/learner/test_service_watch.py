@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.learner.fleet import KNOTS as FLEET_KNOTS
 from tests.learner.fleet import Fleet, K, Traffic
 from tests.learner.strategies import Engine
+from tests.proxy import TcpProxy
 
 from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
@@ -264,6 +265,32 @@ def test_a_running_learner_is_scraped(server: EmbeddedServer, store: Store, loud
     names = [name for name, _ in events(loud)]
     assert names.count("pair taken") == names.count("pair given back") == names.count("refused") == 3
     assert names.count("store reached") == 1
+
+
+def test_a_store_that_goes_and_comes_back_is_two_lines(
+    store: Store, proxy: TcpProxy, loud: pytest.LogCaptureFixture
+) -> None:
+    """However often the learner tries, the store is lost once and reached once more, and the gauge follows."""
+    store.register(PAIRS[0], KNOTS)
+    meters = Meters()
+    far = Store(connect(f"redis://127.0.0.1:{proxy.port}/0", socket_timeout=1.0))
+    service = LearnerService(LearnerSettings(redis_url="redis://127.0.0.1:1/0"), far, [meters])
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        until(lambda: value(meters, "pairs_owned") == 1)
+        proxy.cut()
+        until(lambda: value(meters, "store_up") == 0)
+        assert value(meters, "pairs_owned") == 0
+        passed = meters.pass_age_s
+        until(lambda: meters.pass_age_s < passed)
+        proxy.restore()
+        until(lambda: value(meters, "pairs_owned") == 1 and value(meters, "store_up") == 1)
+    finally:
+        service.stop()
+        thread.join()
+    names = [name for name, _ in events(loud)]
+    assert [name for name in names if name.startswith("store")] == ["store reached", "store lost", "store reached"]
 
 
 def test_a_stuck_loop_is_not_alive() -> None:

@@ -10,6 +10,7 @@ from tests.proxy import TcpProxy
 
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.errors import InvalidValue
+from accord.learner.logs import fields_of
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import (
     PAIRS,
@@ -82,12 +83,13 @@ def test_an_unknown_pair_has_no_record(store: Store) -> None:
     ],
 )
 def test_a_corrupt_record_is_left_out(store: Store, body: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """A record that cannot be read is logged and does not hide the others, and asking for it raises."""
+    """A record that cannot be read is logged once and does not hide the others, and asking for it raises."""
     good = store.register(pair(7), KNOTS)
     store.client.hset(PAIRS, pair().id, body)
     with caplog.at_level(logging.WARNING):
-        assert store.pairs() == {pair(7).id: good}
-    assert pair().id in caplog.text
+        for _ in range(3):
+            assert store.pairs() == {pair(7).id: good}
+    assert [fields_of(record)["pair"] for record in caplog.records] == [pair().id]
     with pytest.raises(StoreCorruptError):
         store.record(pair().id)
     with pytest.raises(StoreCorruptError):

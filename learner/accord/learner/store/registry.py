@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from ..basis import SplineBasis
 from ..errors import InvalidValue
+from ..logs import event
 from ..pair import Pair, check_pair_id
 from . import scripts
 from .base import Base
@@ -19,6 +21,9 @@ log = logging.getLogger(__name__)
 
 class Registry(Base):
     """The register of pairs, the learners that are alive, and the last status of every engine."""
+
+    _unreadable: Mapping[bytes, bytes] = MappingProxyType({})
+    """What was logged already: learners read the register every second."""
 
     @translated()
     def register(self, pair: Pair, knots: tuple[float, ...]) -> PairRecord:
@@ -53,18 +58,22 @@ class Registry(Base):
 
     @translated()
     def pairs(self) -> dict[str, PairRecord]:
-        """Every registered pair by id, in order of id; unreadable records are logged and left out.
+        """Every registered pair by id, in order of id; unreadable records are left out, and logged once each.
 
         Raises:
             StoreUnavailableError: when Redis cannot serve.
         """
         found: dict[str, PairRecord] = {}
+        unreadable: dict[bytes, bytes] = {}
         for key, body in sorted(self._client.hgetall(PAIRS).items()):
             pair_id = key.decode(errors="replace")
             try:
                 found[pair_id] = _decode(pair_id, body)
             except StoreCorruptError as error:
-                log.warning("left out of the register: %s", error)
+                unreadable[key] = body
+                if self._unreadable.get(key) != body:
+                    event(log, "left out of the register", level=logging.WARNING, pair=pair_id, reason=str(error))
+        self._unreadable = unreadable
         return found
 
     @translated()
