@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tests.learner.strategies import Engine, some
 
 from accord.learner.carry import by_nearness, carried, fitted_to
+from accord.learner.changes import Author, Wish, put
 from accord.learner.coefficients import Coefficients, CoefficientTable
+from accord.learner.overrides import Kind
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.service.owner import PairOwner
 from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
@@ -91,3 +93,20 @@ def test_a_new_pair_is_served_the_nearest_prior_only_when_allowed(store: Store) 
     again = PairOwner(store, record, lease, carry=True)
     assert encode_learnt(again.learner.learnt) == encode_learnt(new.learner.learnt)
     assert Publication(1, published.body, entry.entry, 6_000).etag == published.etag
+
+
+def test_what_an_operator_pinned_is_not_carried(store: Store) -> None:
+    """A new pair starts from what was learnt of the nearest one, not from what somebody put over it."""
+    old = replace(NEW, k=3)
+    record = store.register(old, KNOTS)
+    lease = store.acquire(old.id, "test", 60_000)
+    assert lease is not None
+    owner = PairOwner(store, record, lease)
+    assert owner.step([("1000-0", encode(Engine(1, pair=old.id, requests=40).round(60)))], 5_000, 10)
+    shift = Wish(Kind.SHIFT, shift=3.0)
+    store.apply(put(store.standing(record), None, shift, Author("ada", "test")))
+    new = store.register(NEW, KNOTS)
+    lease = store.acquire(NEW.id, "test", 60_000)
+    assert lease is not None
+    carried_over = PairOwner(store, new, lease, carry=True).learner.learnt.served.prior
+    assert carried_over.intercepts.tolist()[:3] == owner.learner.learnt.served.prior.intercepts.tolist()
