@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from functools import cache
@@ -10,9 +11,10 @@ from tests.learner.fleet import KEYS, Fleet, K, Traffic
 from tests.learner.strategies import PAIR, Engine, with_moments
 
 from accord.learner.basis import Array
-from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, SHARES, Influence
-from accord.learner.moments import Moments
+from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, PLAUSIBLE, SHARES, Influence
+from accord.learner.moments import GRID, Moments
 from accord.learner.pair_state import PairState
+from accord.learner.sketch import BINS, CHANNELS, LOW, SURVIVAL_BINS, WIDTH, Sketch
 from accord.learner.state_codec import encode_learnt
 from accord.learner.summary import RoundSummary
 from accord.learner.views import pair_view
@@ -26,21 +28,30 @@ def honest_rows(level: float, labels: float = 1_000.0) -> Array:
     return np.array([[level * c, c, 2.0 * level * c, 2.0 * c, 8.0 * c]])
 
 
-def weigh(influence: Influence, engine: str, level: float, labels: float = 1_000.0) -> float:
-    """The weight of one more summary."""
-    weights, _ = influence.weigh(
-        engine, 1_000, np.array([0]), np.array([labels]), honest_rows(level, labels), lambda row: 1.0
-    )
+def weigh(influence: Influence, engine: str, level: float, labels: float = 1_000.0, curvature: float = 1.0) -> float:
+    """The weight of one more summary, whose sum v is told to be so many times what it should be."""
+    place, rows, n = influence.place(engine, 1_000, first=False), np.array([0]), np.array([labels])
+    usual = influence.usual_curvature(place, rows)
+    weights, _ = influence.weigh(place, rows, n, curvature * honest_rows(level, labels), usual, lambda row: 1.0)
+    influence.agrees_on_gains(place, rows, n, np.zeros((1, GRID)))
     return float(weights[0])
 
 
 def known(levels: list[float]) -> Influence:
     """Engines that reported these levels before."""
-    influence = Influence(50_000.0)
+    influence = Influence(50_000.0, 20_000.0)
     influence.reserve(1)
     for i, level in enumerate(levels):
         weigh(influence, f"e/{i}", level)
     return influence
+
+
+def sketched(influence: Influence, engine: str, shown: tuple[float, float], level: float = 0.0) -> float:
+    """The weight of a sketch with so many accepted and rejected labels, off by so much in log-odds."""
+    place = influence.place(engine, 1_000, first=False)
+    rows, residuals = np.array([0]), honest_rows(level, sum(shown))
+    weights = influence.weigh_sketches(place, rows, np.array([shown]), residuals, lambda row: 1.0, settle=True)
+    return float(weights[0])
 
 
 def test_one_that_contradicts_the_others_is_set_aside_until_it_agrees_again() -> None:
@@ -85,9 +96,68 @@ def test_a_large_fleet_is_known_by_its_latest_engines() -> None:
 def test_records_without_finite_sums_judge_nobody() -> None:
     """NaN in one engine's sums neither raises nor sets others aside."""
     influence = known([0.0] * 4)
-    weights, _ = influence.weigh("e/1", 1, np.array([0]), np.array([10.0]), np.full((1, 5), np.nan), lambda row: 1.0)
+    place, rows = influence.place("e/1", 1, first=False), np.array([0])
+    weights, _ = influence.weigh(place, rows, np.array([10.0]), np.full((1, 5), np.nan), np.zeros(1), lambda row: 1.0)
     assert weights.tolist() == [1.0]
     assert weigh(influence, "e/2", 0.0) == 1.0
+
+
+def test_labels_that_claim_more_curvature_count_as_so_many_more() -> None:
+    """Thrice the information for each label reaches an engine's share with a third of the labels."""
+    plain, steep = known([0.0] * 10), known([0.0] * 10)
+    counted = [sum(weigh(i, "e/3", 0.0, 2e3, c) for _ in range(50)) for i, c in ((plain, 1.0), (steep, 3.0))]
+    assert counted[1] < 0.5 * counted[0]
+
+
+def test_labels_with_next_to_no_curvature_are_hardly_believed() -> None:
+    """Counts that no information goes with cannot crowd out what others know, and book no sketch."""
+    influence = known([0.0] * 5)
+    assert weigh(influence, "e/2", 0.0, 1e5, 1e-4) == pytest.approx(PLAUSIBLE * 1e-4)
+    place, rows, labels = influence.place("e/2", 1, first=True), np.array([0]), np.array([1e5])
+    influence.book(place, rows, labels / 2.0, labels, np.array([15.0]), np.array([0.15]))
+    assert influence.books[place, 0].sum() == pytest.approx(PLAUSIBLE * 1e-3 * 1e5, rel=0.01)
+
+
+@pytest.mark.parametrize("engines", [1, 10])
+def test_a_sketch_cannot_show_labels_that_no_summary_had(engines: int) -> None:
+    """What an engine's summaries had is shown once; more, or more accepted of as many, is set aside."""
+    influence = known([0.0] * engines)
+    place = influence.place("e/0", 1_000, first=True)
+    influence.book(place, np.array([0]), np.array([60.0]), np.array([100.0]), np.array([15.0]), np.array([0.15]))
+    assert sketched(influence, "e/0", (61.0, 39.0)) == 0.0
+    assert influence.sketch_aside[place] == 100
+    influence.place("e/0", 1_000, first=True)
+    influence.book(place, np.array([0]), np.array([60.0]), np.array([100.0]), np.array([15.0]), np.array([0.15]))
+    assert sketched(influence, "e/0", (30.0, 20.0)) == 1.0
+    assert sketched(influence, "e/0", (30.0, 20.0)) == 1.0
+    assert sketched(influence, "e/0", (30.0, 20.0)) == 0.0
+
+
+def test_the_books_of_an_engine_that_was_there_before_open_with_its_first_sketch() -> None:
+    """A learner that never saw an engine's first rounds believes its first sketch, and checks those that follow."""
+    influence = known([0.0])
+    assert sketched(influence, "e/0", (3_000.0, 2_000.0)) == 1.0
+    assert sketched(influence, "e/0", (30.0, 20.0)) == 0.0
+
+
+def test_sketches_are_held_to_shares_and_agreement_as_evidence_is() -> None:
+    """A sketch that contradicts nine others is set aside; one that agrees counts for three shares of the memory."""
+    influence = known([0.0] * 10)
+    for i in range(10):
+        assert sketched(influence, f"e/{i}", (300.0, 200.0)) == 1.0
+        influence.books[i] = 1e9
+    assert sketched(influence, "e/0", (300.0, 200.0), level=-1.5) == 0.0
+    assert sketched(influence, "e/1", (6e5, 4e5)) * 1e6 <= SHARES / 10 * 20_000.0
+
+
+def test_what_one_engine_claims_to_gain_from_request_effects_does_not_count_against_the_others() -> None:
+    """Log-losses that make a variance look far better than they do for four other engines have no say."""
+    influence = known([0.0] * 5)
+    rows, labels, loss = np.array([0]), np.array([1_000.0]), np.linspace(600.0, 590.0, GRID)[None]
+    said = [influence.agrees_on_gains(i, rows, labels, loss)[0] for i in range(5)]
+    assert all(said)
+    assert not influence.agrees_on_gains(2, rows, labels, np.where(np.arange(GRID) == 5, 0.0, loss))[0]
+    assert influence.agrees_on_gains(3, rows, labels, loss)[0]
 
 
 def extreme(kind: str, s: RoundSummary) -> RoundSummary:
@@ -97,6 +167,11 @@ def extreme(kind: str, s: RoundSummary) -> RoundSummary:
     s = replace(s, steps=100_000)
     if kind == "gradients":
         return replace(s, moments=Moments(**{**zero, "n": n, "g1": -n}))
+    if kind.startswith("sketch"):
+        return forged(kind, s)
+    if kind == "losses":
+        loss = np.where(np.arange(GRID) == (0 if m.loss[:, 0].sum() > m.loss[:, -1].sum() else GRID - 1), 0.0, m.loss)
+        return replace(s, moments=replace(m, loss=loss))
     c = 0.25 * n
     B, A = 2.0 * c[:, :, None] * np.eye(4)[0], np.zeros_like(m.A)
     A[:, 0] = 5.0 * c.sum(axis=1)
@@ -104,6 +179,22 @@ def extreme(kind: str, s: RoundSummary) -> RoundSummary:
     if kind == "curvature":
         return s
     return replace(s, slopes=0.0 * s.slopes, intercepts=0.0 * s.intercepts - 5.0)
+
+
+def forged(kind: str, s: RoundSummary) -> RoundSummary:
+    """A summary whose sketches no label has made, with honest gradients; `cooked`: counts that fit the sketches."""
+    n = np.zeros((len(KEYS), K, BINS))
+    n[..., 12:50] = 1e6 if "burst" in kind else 30.0
+    share = np.full((K, 1), 0.0)
+    if "positions" in kind:  # errors that cancel in level and in slope
+        share = np.array([0.2, 0.9, 0.2, 0.9])[:, None]
+    middle = LOW + WIDTH * (np.arange(BINS) + 0.5)
+    acceptance = np.stack([n, n * share, n * middle], axis=-1)
+    m = s.moments
+    if "cooked" in kind:
+        counts, y = acceptance[..., 0].sum(axis=2), acceptance[..., 1].sum(axis=2)
+        m = replace(m, n=np.ceil(counts + m.n), y=y + m.y)
+    return replace(s, moments=m, sketch=Sketch(acceptance, np.zeros((len(KEYS), K, SURVIVAL_BINS, CHANNELS))))
 
 
 @cache
@@ -130,8 +221,18 @@ def outcome(kind: str, effect: float) -> tuple[Array, Fleet]:
     return np.stack(served), fleet
 
 
-@pytest.mark.parametrize("effect", [0.0, 0.5])
-@pytest.mark.parametrize("kind", ["flipped", "gradients", "curvature", "coefficients"])
+ATTACKS = [
+    *itertools.product(("flipped", "gradients", "curvature", "coefficients"), (0.0, 0.5)),
+    ("losses", 0.5),
+    ("sketch burst", 0.5),
+    ("sketch burst cooked", 0.5),
+    ("sketch burst positions cooked", 0.0),
+    ("sketch positions", 0.5),
+    ("sketch cooked", 0.5),
+]
+
+
+@pytest.mark.parametrize(("kind", "effect"), ATTACKS)
 def test_one_bad_engine_of_ten_moves_nobody_by_a_hundredth(kind: str, effect: float) -> None:
     """Flipped labels, or a burst of extreme admissible summaries, move served probabilities by less than 0.01."""
     honest, fair = outcome("honest", effect)
@@ -141,7 +242,12 @@ def test_one_bad_engine_of_ten_moves_nobody_by_a_hundredth(kind: str, effect: fl
     aside = dict(
         zip(fleet.learner.learnt.state.influence.engines, fleet.learner.learnt.state.influence.aside, strict=True)
     )
-    if kind != "curvature":
+    assert [row.request_variance for row in fleet.learner.learnt.served.workloads.values()] == [
+        row.request_variance for row in fair.learner.learnt.served.workloads.values()
+    ] or kind == "flipped"
+    if kind.startswith("sketch"):
+        assert fleet.learner.counters.sketches_aside > 0
+    elif kind not in ("curvature", "losses"):
         assert fleet.learner.counters.aside > 0
         assert aside[f"host-{BAD}/0"] == sum(aside.values()) == fleet.learner.counters.aside
         told = [entry["aside"] for p in fleet.published if (entry := json.loads(p.history))["aside"]]
@@ -149,7 +255,7 @@ def test_one_bad_engine_of_ten_moves_nobody_by_a_hundredth(kind: str, effect: fl
         assert all(set(item) == {f"host-{BAD}/0"} for item in told)
         view = pair_view(encode_learnt(fleet.learner.learnt), None)
         assert {line["engine"]: line["set_aside"] for line in view["influence"]} == aside
-    assert sum(fair.learner.learnt.state.influence.aside) == 0
+    assert fair.learner.counters.aside == fair.learner.counters.sketches_aside == 0
     assert set(fleet.learner.learnt.served.workloads) == set(KEYS)
     assert fleet.learner.learnt.state.k == K
 

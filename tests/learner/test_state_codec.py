@@ -14,10 +14,12 @@ from tests.learner.strategies import KEYS, PAIR, Engine, engines, few, many, som
 
 from accord.learner.coefficients import MAX_WORKLOADS
 from accord.learner.errors import Reason, Refusal
+from accord.learner.influence import UNKNOWN
+from accord.learner.packing import pack, unpack
 from accord.learner.pair_learner import PairLearner
 from accord.learner.pair_state import PER_WORKLOAD
 from accord.learner.sequences import Sequences
-from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
+from accord.learner.state_codec import MAGIC, Learnt, decode_learnt, encode_learnt
 from accord.learner.wire import encode
 
 
@@ -87,6 +89,18 @@ def test_a_fresh_state_survives_its_bytes() -> None:
     """A pair without any workload is encoded and decoded like any other."""
     data = encode_learnt(Learnt.new(PAIR, 3, ()))
     assert encode_learnt(decode_learnt(data)) == data
+
+
+def test_a_state_without_records_of_sketches_is_taken_up() -> None:
+    """States written before sketches were held to rules load with nothing known of any engine's sketches."""
+    header, arrays = unpack(MAGIC, encode_learnt(learnt()), max_bytes=1 << 24)
+    later = ("sketch_aside", "sketch_records", "gains", "books")
+    old = {name: array for name, array in arrays.items() if name.removeprefix("engine_") not in later}
+    assert len(old) == len(arrays) - len(later)
+    influence = decode_learnt(pack(MAGIC, header, old)).state.influence
+    assert influence.sketch_aside.tolist() == [0]
+    assert not influence.sketch_records.any()
+    assert np.all(influence.books == UNKNOWN)
 
 
 CORRUPTIONS: dict[str, tuple[bytes, Reason]] = {

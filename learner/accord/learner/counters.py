@@ -20,6 +20,7 @@ class Counters:
         fits: refits by how they ended.
         last_refusal: reason, detail and stream id of the newest refusal.
         alarms: memories shortened, by detector; aside: labels set aside, because one engine contradicted the others.
+        sketches_aside: labels of sketches that do not count: their engine contradicted the others, or itself.
         returned: workloads whose last good coefficients came back.
         overflowed: labels of workloads that a pair had no room for, in summaries that were learnt but for them.
     """
@@ -33,6 +34,7 @@ class Counters:
     fits: dict[str, int] = field(default_factory=dict)
     last_refusal: dict[str, str] = field(default_factory=dict)
     aside: int = 0
+    sketches_aside: int = 0
     returned: int = 0
     overflowed: int = 0
     alarms: dict[str, int] = field(default_factory=dict)

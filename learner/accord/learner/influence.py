@@ -1,16 +1,18 @@
 """How far one engine may move what the fleet knows: no more than its share, and not against the others' word.
 
-Two rules, both only where at least five engines report a workload: of fewer, an honest one that is merely different
-cannot be told from a faulty one:
+Two rules, both only where at least five engines report a workload:
 
-- share: an engine's labels count in full up to SHARES equal shares of a full memory, and less beyond;
+- share: an engine's labels count in full up to SHARES equal shares of a full memory, and less beyond. Labels with more
+  curvature than the other engines' count as so many more; labels with next to none count as so many fewer;
 - agreement: an engine whose labels contradict the fit otherwise than the other engines' labels do is set aside
-  (weight 0) until it agrees again. Compared are one-step estimates of the error of the log-odds, of level and of slope,
-  each with the median of the others; the scale is their median absolute deviation and the engine's own standard error
-  (Hampel's identifier; Hampel 1974). When more than a quarter of the engines deviates, it is not a fault of engines
-  but a change of the traffic, and nobody is set aside.
+  (weight 0) until it agrees again. Compared are one-step estimates of the error of the log-odds, of level and of slope
+  (see `outlier`).
 
-What is set aside still moves an engine's own record, so that one that recovers is heard again.
+They hold for evidence and for sketches, each with records of its own, because sketches judge what is fitted to
+evidence; and agreement holds for what the request effect gains, which decides its variance. What is set aside still
+moves an engine's own record, so that one that recovers is heard again. A third rule needs no other engine:
+
+- bookkeeping: sketches hold no more accepted, and no more rejected, labels than the summaries since the last sketch.
 """
 
 from __future__ import annotations
@@ -22,26 +24,40 @@ import numpy as np
 import numpy.typing as npt
 
 from .basis import Array
+from .moments import GRID
+from .outlier import LEAST_ENGINES, Estimates, deviates, masked_median, suspects
 
 MAX_ENGINES = 64
 """Engines with a record, the most recent ones; in a larger fleet they stand for the others."""
 
 SHARES = 3.0
-LEAST_ENGINES = 5
 ENGINE_MEMORY = 5_000.0
 """Own labels after which an engine's record of disagreement has faded to 1 / e."""
 
-OUTLIER_SIGMAS = 5.0
 LEAST_LEVEL, LEAST_SLOPE = 0.15, 0.06
 """Smaller deviations, in log-odds and in slope, are no reason to set an engine aside."""
+
+LEAST_GAIN, GAIN_VARIANCE = 0.005, 0.02
+"""The same for what a request effect gains, in nats a label; and how much that scatters from label to label."""
 
 LEAST_CURVATURE = 4.0
 """sum v below which an engine's record says nothing about the others."""
 
-MINORITY = 0.25
-MAD_TO_SIGMA = 1.4826
+LEAST_LABELS = 100.0
+"""The same for gains."""
+
 RESIDUALS = 5
 """Of a record: sums of r, v, r f, v f, v f f at the fit in force when they came; before them the faded labels."""
+
+PLAUSIBLE = 5.0
+"""Labels with less than 1 / PLAUSIBLE of the usual curvature are believed only as far as their curvature goes."""
+
+UNKNOWN = float(1 << 40)
+"""In the books of an engine whose earlier rounds nobody has seen."""
+
+ROUNDING = 1e-3
+
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -64,132 +80,227 @@ class Influence:
     """A record of every recent engine.
 
     Args:
-        memory: of a workload at its longest, in labels.
+        memory, sketch_memory: of a workload's evidence and sketches at their longest, in labels.
 
     Attributes:
-        engines: names, at most 64; seen_ms: int64 [E], when each last reported; aside: int64 [E], labels set aside.
-        records: [E, W, 6]: faded labels that count, and the five residual sums.
+        engines: names, at most 64; seen_ms: int64 [E], when each last reported; aside, sketch_aside: int64 [E], labels
+            of evidence and of sketches that were set aside.
+        records, sketch_records: [E, W, 6]: faded labels that count, and the five residual sums.
+        gains: [E, W, G]: labels, and what every variance of the grid but 0 loses against 0, in nats.
+        books: [E, W, 2]: accepted and rejected labels that no sketch has shown yet.
     """
 
-    def __init__(self, memory: float) -> None:
-        self.memory = memory
+    ARRAYS = ("records", "sketch_records", "gains", "books")
+
+    def __init__(self, memory: float, sketch_memory: float) -> None:
+        self.memory, self.sketch_memory = memory, sketch_memory
         self.engines: list[str] = []
-        self.seen_ms, self.aside = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self.records = np.zeros((0, 0, 1 + RESIDUALS))
+        self.seen_ms, self.aside, self.sketch_aside = (np.zeros(0, dtype=np.int64) for _ in range(3))
+        self.records, self.sketch_records = np.zeros((0, 0, 1 + RESIDUALS)), np.zeros((0, 0, 1 + RESIDUALS))
+        self.gains, self.books = np.zeros((0, 0, GRID)), np.zeros((0, 0, 2))
 
     def reserve(self, count: int) -> None:
         """Adds rows for new workloads."""
-        e, _, size = self.records.shape
-        self.records = np.concatenate([self.records, np.zeros((e, count, size))], axis=1)
+        for name in self.ARRAYS:
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((len(old), count, old.shape[2]))], axis=1))
 
-    def fade(self, kept: Array) -> None:
-        """Fades the labels that count as the workloads' evidence fades, by [W]."""
+    def fade(self, kept: Array, sketches_kept: Array) -> None:
+        """Fades the labels that count as the workloads' evidence and sketches fade, by [W]."""
         self.records[:, :, 0] *= kept
+        self.sketch_records[:, :, 0] *= sketches_kept
+
+    def place(self, engine: str, at_ms: int, *, first: bool) -> int:
+        """Where an engine's records are, made room for if need be; `first` when its boot counts its first round."""
+        if engine not in self.engines and len(self.engines) < MAX_ENGINES:
+            self.engines.append(engine)
+            for name in ("seen_ms", "aside", "sketch_aside"):
+                setattr(self, name, np.append(getattr(self, name), 0))
+            for name in self.ARRAYS:
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros((1, *old.shape[1:]))]))
+            self.books[-1] = UNKNOWN
+        elif engine not in self.engines:
+            oldest = int(np.argmin(self.seen_ms))
+            self.engines[oldest], self.aside[oldest], self.sketch_aside[oldest] = engine, 0, 0
+            for name in self.ARRAYS:
+                getattr(self, name)[oldest] = UNKNOWN if name == "books" else 0.0
+        place = self.engines.index(engine)
+        self.seen_ms[place] = at_ms
+        if first:
+            self.books[place] = 0.0
+        return place
+
+    def usual_curvature(self, place: int, rows: Rows) -> Array:
+        """What a label's v is with the median of the other engines, [R]; 0 where fewer than four can tell."""
+        labels = self.gains[:, rows, 0]
+        others = labels >= LEAST_LABELS
+        others[place] = False
+        usual = masked_median(self.records[:, rows, 2] / np.maximum(labels, 1.0), others)
+        return np.where(others.sum(axis=0) >= LEAST_ENGINES - 1, usual, 0.0)
 
     def weigh(
         self,
-        engine: str,
-        at_ms: int,
-        rows: npt.NDArray[np.intp],
+        place: int,
+        rows: Rows,
         labels: Array,
         residuals: Array,
+        usual: Array,
         dispersion: Callable[[int], float],
-    ) -> tuple[Array, dict[int, tuple[float, float]]]:
+    ) -> tuple[Array, dict[int, tuple[float, ...]]]:
         """The weight in [0, 1] of each workload of a summary, and why those of weight 0 are set aside.
 
         Args:
-            engine: whose; at_ms: event time.
+            place: of the engine.
             rows: [R] workloads; labels: [R]; residuals: [R, 5] sums of r, v, r f, v f, v f f at the fit in force.
+            usual: [R] as `usual_curvature` has it.
             dispersion: of a workload's sums of residuals, asked only where it matters.
 
         Returns:
             weights [R], and for each position set aside its deviation in (level, slope).
         """
-        place = self._place(engine, at_ms)
-        weights, reasons = np.ones(len(rows)), dict[int, tuple[float, float]]()
-        for i, row in enumerate(rows):
-            if labels[i] <= 0.0 or not np.all(np.isfinite(residuals[i])):
-                continue
-            record = self.records[place, row]
-            # a burst counts no more than a record holds: afterwards the engine can be heard again
-            record[1:] *= np.exp(-labels[i] / ENGINE_MEMORY)
-            record[1:] += residuals[i] * min(1.0, ENGINE_MEMORY / labels[i])
-            deviation = self._deviates(place, int(row), dispersion)
-            if deviation is not None:
-                weights[i], reasons[i] = 0.0, deviation
-                self.aside[place] += round(float(labels[i]))
-            else:
-                weights[i] = self._share(place, int(row), float(labels[i]))
-            self.records[place, row, 0] += weights[i] * labels[i]
-        return weights, reasons
+        claimed = _claimed(labels, residuals[:, 1], usual)
+        counted = np.maximum(labels, claimed)
+        most = _plausible(labels, claimed)
+        found = self._weigh(self.records, self.memory, place, rows, labels, counted, most, residuals, dispersion)
+        self.aside[place] += sum(round(float(labels[i])) for i in found[1])
+        return found
+
+    def weigh_sketches(
+        self,
+        place: int,
+        rows: Rows,
+        shown: Array,
+        residuals: Array,
+        dispersion: Callable[[int], float],
+        *,
+        settle: bool,
+    ) -> Array:
+        """The weight in [0, 1] of each workload's sketches.
+
+        Args:
+            place, rows, residuals, dispersion: as for `weigh`, the residuals of the sketched labels.
+            shown: [R, 2] accepted and rejected labels in the sketches.
+            settle: whether the books of an engine that joined late are known from here on.
+        """
+        labels = shown.sum(axis=1)
+        books = self.books[place, rows]
+        false = (shown > books * (1.0 + ROUNDING) + 0.5).any(axis=1)
+        left = np.maximum(books - shown, 0.0)
+        self.books[place, rows] = np.where(settle & (books > 0.5 * UNKNOWN), 0.0, left)
+        weights = np.zeros(len(rows))
+        kept = np.flatnonzero(~false)
+        told = rows[kept], labels[kept], labels[kept], np.ones(len(kept)), residuals[kept]
+        weights[kept], reasons = self._weigh(self.sketch_records, self.sketch_memory, place, *told, dispersion)
+        refused = float(labels[false].sum()) + sum(float(labels[kept[i]]) for i in reasons)
+        self.sketch_aside[place] += round(min(refused, UNKNOWN))
+        return weights
+
+    def book(self, place: int, rows: Rows, accepted: Array, labels: Array, curvature: Array, usual: Array) -> None:
+        """Notes the labels [R] of a summary, of curvatures [R], of which a sketch is still to come."""
+        believed = _plausible(labels, _claimed(labels, curvature, usual))
+        self.books[place, rows] += believed[:, None] * np.stack([accepted, labels - accepted], axis=1)
+
+    def agrees_on_gains(self, place: int, rows: Rows, labels: Array, loss: Array) -> npt.NDArray[np.bool_]:
+        """Whether what request effects gain, by log-loss sums [R, G] over labels [R], fits what other engines say."""
+        safe = np.maximum(labels, 1.0)
+        record = self.gains[place, rows] * np.exp(-labels / ENGINE_MEMORY)[:, None]
+        taken = np.minimum(1.0, ENGINE_MEMORY / safe)[:, None]
+        record += taken * np.concatenate([labels[:, None], loss[:, 1:] - loss[:, :1]], axis=1)
+        self.gains[place, rows] = record
+        records = self.gains[:, rows]
+        n = np.maximum(records[..., 0], 1.0)
+        known, precision = records[..., 0] >= LEAST_LABELS, n / GAIN_VARIANCE
+        agrees = np.ones(len(rows), dtype=np.bool_)
+        for column in range(1, GRID):
+            gain = records[..., column] / n
+            for i in np.flatnonzero(agrees & suspects(gain, precision, known, place, LEAST_GAIN)):
+                engines = np.append(np.flatnonzero(known[:, i] & (np.arange(len(n)) != place)), place)
+                estimate = Estimates(gain[engines, i], precision[engines, i], LEAST_GAIN)
+                agrees[i] = deviates((estimate,), len(engines) - 1, 1.0) is None
+        return agrees
 
     def reporting(self, row: int) -> int:
         """How many engines have labels that count in a workload."""
         return int(np.count_nonzero(self.records[:, row, 0] > 0.0))
 
-    def _place(self, engine: str, at_ms: int) -> int:
-        if engine not in self.engines and len(self.engines) < MAX_ENGINES:
-            self.engines.append(engine)
-            self.seen_ms, self.aside = np.append(self.seen_ms, 0), np.append(self.aside, 0)
-            self.records = np.concatenate([self.records, np.zeros((1, *self.records.shape[1:]))])
-        elif engine not in self.engines:
-            oldest = int(np.argmin(self.seen_ms))
-            self.engines[oldest], self.aside[oldest], self.records[oldest] = engine, 0, 0.0
-        place = self.engines.index(engine)
-        self.seen_ms[place] = at_ms
-        return place
+    def _weigh(
+        self,
+        records: Array,
+        memory: float,
+        place: int,
+        rows: Rows,
+        labels: Array,
+        counted: Array,
+        most: Array,
+        residuals: Array,
+        dispersion: Callable[[int], float],
+    ) -> tuple[Array, dict[int, tuple[float, ...]]]:
+        weights, reasons = np.ones(len(rows)), dict[int, tuple[float, ...]]()
+        usable = (labels > 0.0) & np.isfinite(residuals).all(axis=1)
+        if not usable.any():
+            return weights, reasons
+        safe = np.where(usable, labels, 1.0)
+        # a burst counts no more than a record holds: afterwards the engine can be heard again
+        own = records[place, rows, 1:] * np.exp(-safe / ENGINE_MEMORY)[:, None]
+        own += np.where(usable[:, None], residuals, 0.0) * np.minimum(1.0, ENGINE_MEMORY / safe)[:, None]
+        records[place, rows[usable], 1:] = own[usable]
+        share = np.minimum(_share(records, memory, place, rows, np.where(usable, counted, 1.0)), most)
+        weights[usable] = share[usable]
+        for i in np.flatnonzero(usable & _suspects(records[:, rows, 1:], place)).tolist():
+            deviation = _deviates(records[:, rows[i], 1:], place, dispersion(int(rows[i])))
+            if deviation is not None:
+                weights[i], reasons[i] = 0.0, deviation
+        records[place, rows, 0] += np.where(usable, weights * counted, 0.0)
+        return weights, reasons
 
-    def _share(self, place: int, row: int, labels: float) -> float:
-        counted = self.records[:, row, 0]
-        engines = int(np.count_nonzero(counted > 0.0) + (counted[place] == 0.0))
-        if engines < LEAST_ENGINES:
-            return 1.0
-        room = min(SHARES / engines, 1.0) * self.memory - float(counted[place])
-        return float(np.clip(room / labels, 0.0, 1.0))
 
-    def _deviates(self, place: int, row: int, dispersion: Callable[[int], float]) -> tuple[float, float] | None:
-        known = np.flatnonzero(self.records[:, row, 2] >= LEAST_CURVATURE)
-        if len(known) - (place in known) < LEAST_ENGINES - 1:
-            return None
-        known = np.append(known[known != place], place)
-        records = self.records[known, row, 1:]
-        scatter = dispersion(row)
-        level, slope = _level(records), _slope(records)
-        if (
-            max(
-                _outlying(*level, scatter, LEAST_LEVEL, len(known) - 1),
-                _outlying(*slope, scatter, LEAST_SLOPE, len(known) - 1),
-            )
-            <= 0.0
-        ):
-            return None
-        deviating = sum(
-            max(_outlying(*level, scatter, LEAST_LEVEL, j), _outlying(*slope, scatter, LEAST_SLOPE, j)) > 0.0
-            for j in range(len(known))
-        )
-        if deviating > max(MINORITY * len(known), 1.0):
-            return None
-        return float(level[0][-1] - np.median(level[0][:-1])), float(slope[0][-1] - np.median(slope[0][:-1]))
+def _claimed(labels: Array, curvature: Array, usual: Array) -> Array:
+    """How many labels [R] have such curvatures usually; as many as there are where nobody knows."""
+    claimed = np.divide(curvature, usual, out=labels.copy(), where=usual > 0.0)
+    bounded: Array = np.clip(np.where(np.isfinite(claimed), claimed, labels), 0.0, UNKNOWN)
+    return bounded
+
+
+def _plausible(labels: Array, claimed: Array) -> Array:
+    """Which share [R] of labels is believed, whose curvature would fit as many as are claimed."""
+    share: Array = np.minimum(1.0, PLAUSIBLE * claimed / np.maximum(labels, 1.0))
+    return share
+
+
+def _share(records: Array, memory: float, place: int, rows: Rows, labels: Array) -> Array:
+    counted = records[:, rows, 0]
+    engines = np.count_nonzero(counted > 0.0, axis=0) + (counted[place] == 0.0)
+    room = np.minimum(SHARES / engines, 1.0) * memory - counted[place]
+    share: Array = np.where(engines < LEAST_ENGINES, 1.0, np.clip(room / labels, 0.0, 1.0))
+    return share
+
+
+def _suspects(records: Array, place: int) -> npt.NDArray[np.bool_]:
+    """In which workloads of [E, R, 5] an engine may deviate, [R]."""
+    known = records[..., 1] >= LEAST_CURVATURE
+    level, slope = _level(records), _slope(records)
+    found = suspects(*level, known, place, LEAST_LEVEL) | suspects(*slope, known, place, LEAST_SLOPE)
+    return found
+
+
+def _deviates(records: Array, place: int, scatter: float) -> tuple[float, ...] | None:
+    """The deviation of one engine in one workload, of records [E, 5]."""
+    known = np.flatnonzero(records[:, 1] >= LEAST_CURVATURE)
+    records = records[np.append(known[known != place], place)]
+    estimates = Estimates(*_level(records), LEAST_LEVEL), Estimates(*_slope(records), LEAST_SLOPE)
+    return deviates(estimates, len(records) - 1, scatter)
 
 
 def _level(records: Array) -> tuple[Array, Array]:
     """One-step estimates of each engine's common error of the log-odds, and their curvatures."""
-    g, c = records[:, 0], records[:, 1]
+    g, c = records[..., 0], records[..., 1]
     return g / (c + 1.0), c + 1.0
 
 
 def _slope(records: Array) -> tuple[Array, Array]:
     """The same of the slope, the level eliminated."""
-    g, c, gf, cf, cff = records.T
+    g, c, gf, cf, cff = np.moveaxis(records, -1, 0)
     mean = cf / (c + 1.0)
     curvature = np.maximum(cff - mean * cf, 0.0) + 1.0
     return (gf - mean * g) / curvature, curvature
-
-
-def _outlying(estimate: Array, curvature: Array, scatter: float, least: float, j: int) -> float:
-    """By how much estimate j lies further from the median of the others than it may; <= 0 when it does not."""
-    others = np.delete(estimate, j)
-    centre = float(np.median(others))
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(others - centre)))
-    noise = float(np.sqrt(scatter / curvature[j] + spread**2))
-    return abs(float(estimate[j]) - centre) - max(OUTLIER_SIGMAS * noise, least)

@@ -112,6 +112,7 @@ class PairLearner:
             self.counters.alarmed(alarm.detector)
             learnt.drift.append({"workload": key, "at_ms": end_ms, **alarm.to_dict()})
         del learnt.drift[:-MAX_NOTES]
+        self.counters.sketches_aside += round(folded.sketches_aside)
         for item in folded.aside:
             self.counters.aside += round(item.labels)
             if item.engine in learnt.aside or len(learnt.aside) < MAX_NOTES:

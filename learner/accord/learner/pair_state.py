@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from .information import Information
 from .moments import GRID, Moments
 from .refit import Fit, FitStatus, refit
 from .request_effect import VARIANCE_GRID
-from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch
+from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch, sketch_residuals
 from .summary import RoundSummary
 from .variance_choice import choose_variance
 
@@ -65,11 +65,13 @@ class Folded:
         alarms: (workload index, alarm) for each memory that was shortened.
         aside: what was set aside.
         fresh: acceptance sketches [W, K, 64, 3] of this tick.
+        sketches_aside: labels of sketches that do not count.
     """
 
     alarms: list[tuple[int, Alarm]]
     aside: list[SetAside]
     fresh: Array
+    sketches_aside: float
 
 
 @dataclass
@@ -112,7 +114,8 @@ class PairState:
         self.arrays = {name: np.zeros(self.shape(name, 0)) for name in PER_WORKLOAD}
         for name in COUNTS:
             setattr(self, name, np.zeros(0, dtype=np.int64))
-        self.drift, self.influence = DriftMonitor(self.k, self.basis, river=self.river), Influence(MEMORY_LABELS)
+        self.drift = DriftMonitor(self.k, self.basis, river=self.river)
+        self.influence = Influence(MEMORY_LABELS, SKETCH_MEMORY_LABELS)
         keys, self.keys = self.keys, []
         self.reserve(keys)
 
@@ -166,7 +169,7 @@ class PairState:
         """
         for summary in summaries:
             self.reserve(summary.workloads)
-        parts, aside = self._weighed(tick_ms, summaries)
+        parts, aside, sketched = self._weighed(tick_ms, summaries)
         tick, new, sketch = self._sum(parts)
         fit = self.arrays["slopes"], self.arrays["intercepts"]
         alarms = self.drift.observe(tick, new, fit, self.labels, self.arrays["c"].sum(axis=1))
@@ -177,7 +180,7 @@ class PairState:
             self._add(part)
             self.event_ms[part.rows[part.moments.n.sum(axis=1) > 0]] = tick_ms
         self.refit()
-        return Folded(shortened, aside, sketch.acceptance)
+        return Folded(shortened, aside, sketch.acceptance, sketched)
 
     def refit(self) -> Fit:
         """One refit of every workload; an unusable one leaves the last fit in force."""
@@ -241,26 +244,41 @@ class PairState:
         place = {key: row for row, key in enumerate(self.keys)}
         return np.array([place[key] for key in keys], dtype=np.intp)
 
-    def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> tuple[list[_Part], list[SetAside]]:
-        """Every summary with what it counts."""
-        parts, aside = [], list[SetAside]()
+    def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> tuple[list[_Part], list[SetAside], float]:
+        """Every summary with what it counts; what was set aside; and how many labels of sketches were."""
+        parts, aside, before = [], list[SetAside](), int(self.influence.sketch_aside.sum())
         for summary in summaries:
-            rows, labels = self._rows(summary.workloads), summary.moments.n.sum(axis=1)
-            information = Information.of(summary.moments, *summary.information())
+            rows, moments = self._rows(summary.workloads), summary.moments
+            place = self.influence.place(summary.engine, tick_ms, first=summary.first_seq == 1)
+            labels, information = moments.n.sum(axis=1), Information.of(moments, *summary.information())
             residuals = self._residuals(rows, information)
-            weights, reasons = self.influence.weigh(
-                summary.engine,
-                tick_ms,
-                rows,
-                labels,
-                residuals,
-                lambda row: self.drift.dispersion(1 + row),
-            )
+            usual = self.influence.usual_curvature(place, rows)
+            weights, reasons = self.influence.weigh(place, rows, labels, residuals, usual, self._dispersion)
             aside += [
                 SetAside(summary.engine, summary.workloads[i], float(labels[i]), *why) for i, why in reasons.items()
             ]
-            parts.append(_Part.of(rows, summary, information, weights))
-        return parts, aside
+            self.influence.book(place, rows, moments.y.sum(axis=1), labels, residuals[:, 1], usual)
+            sketched = None
+            if summary.sketch is not None:
+                settle = summary.rounds == 1
+                sketched = self._weighed_sketches(place, rows, summary.sketch.acceptance, weights, settle=settle)
+            agrees = self.influence.agrees_on_gains(place, rows, labels, moments.loss)
+            parts.append(_Part.of(rows, summary, information, weights, sketched, agrees))
+        return parts, aside, float(self.influence.sketch_aside.sum() - before)
+
+    def _weighed_sketches(
+        self, place: int, rows: npt.NDArray[np.intp], acceptance: Array, weights: Array, *, settle: bool
+    ) -> Array:
+        residuals = sketch_residuals(
+            acceptance, self.basis, self.arrays["slopes"][rows], self.arrays["intercepts"][rows]
+        )
+        labels, accepted, _ = np.moveaxis(acceptance.sum(axis=(1, 2)), -1, 0)
+        shown = np.stack([accepted, labels - accepted], axis=1)
+        sketched = self.influence.weigh_sketches(place, rows, shown, residuals, self._dispersion, settle=settle)
+        return np.where(weights > 0.0, sketched, 0.0)
+
+    def _dispersion(self, row: int) -> float:
+        return self.drift.dispersion(1 + row)
 
     def _residuals(self, rows: npt.NDArray[np.intp], evidence: Information) -> Array:
         """[R, 5] sums of r, v, r f, v f, v f f at the last fit."""
@@ -305,19 +323,21 @@ class PairState:
             self.arrays[name][index] *= share
         self.influence.records[:, index, 0] *= share
         sketched = float(self.arrays["acceptance"][index, ..., 0].sum())
+        sketches_kept = min(1.0, SKETCH_AFTER_ALARM / max(sketched, 1.0))
+        self.influence.sketch_records[:, index, 0] *= sketches_kept
         for name in ("acceptance", "survival"):
-            self.arrays[name][index] *= min(1.0, SKETCH_AFTER_ALARM / max(sketched, 1.0))
+            self.arrays[name][index] *= sketches_kept
 
     def _fade(self, new: Array, sketched: Array) -> None:
         kept = np.exp(-new / self.arrays["memory"])
         self.arrays["memory"] = np.minimum(self.arrays["memory"] + new, MEMORY_LABELS)
         self.information.scale(kept)
-        self.influence.fade(kept)
+        sketches_kept = np.exp(-sketched / SKETCH_MEMORY_LABELS)
+        self.influence.fade(kept, sketches_kept)
         for name in ("n", "y", "loss"):
             self.arrays[name] *= kept[:, None]
-        kept = np.exp(-sketched / SKETCH_MEMORY_LABELS)[:, None, None, None]
         for name in ("acceptance", "survival"):
-            self.arrays[name] *= kept
+            self.arrays[name] *= sketches_kept[:, None, None, None]
 
     def _add(self, part: _Part) -> None:
         for name in ("n", "y", "loss"):
@@ -338,14 +358,24 @@ class _Part:
     sketch: Sketch | None
 
     @classmethod
-    def of(cls, rows: npt.NDArray[np.intp], summary: RoundSummary, information: Information, weights: Array) -> _Part:
+    def of(
+        cls,
+        rows: npt.NDArray[np.intp],
+        summary: RoundSummary,
+        information: Information,
+        weights: Array,
+        sketched: Array | None,
+        agrees: npt.NDArray[np.bool_],
+    ) -> _Part:
         moments, sketch = summary.moments, summary.sketch
         came = np.rint(moments.n.sum(axis=1)).astype(np.int64)
         if not np.all(weights == 1.0):
             moments = Moments(**{name: _scaled(array, weights) for name, array in moments.arrays().items()})
             information = Information(**{name: _scaled(array, weights) for name, array in information.arrays().items()})
-            if sketch is not None:
-                sketch = Sketch(_scaled(sketch.acceptance, weights), _scaled(sketch.survival, weights))
+        if not agrees.all():
+            moments = replace(moments, loss=np.where(agrees[:, None], moments.loss, 0.0))
+        if sketch is not None and sketched is not None and not np.all(sketched == 1.0):
+            sketch = Sketch(_scaled(sketch.acceptance, sketched), _scaled(sketch.survival, sketched))
         return cls(rows, came, moments, information, sketch)
 
 

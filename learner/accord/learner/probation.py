@@ -24,7 +24,7 @@ import numpy as np
 from .basis import Array, SplineBasis
 from .coefficients import Coefficients, CoefficientTable
 from .guard import MATERIAL_PROBABILITY, Judgement, Proposal, differences, moved, proposal, verdict
-from .influence import LEAST_ENGINES
+from .outlier import LEAST_ENGINES
 from .pair_state import PairState
 
 LARGE_STEP = 0.05

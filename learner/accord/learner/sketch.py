@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .basis import Array
+from .basis import Array, SplineBasis, sigmoid
 
 BINS = 64
 LOW, WIDTH = -4.0, 0.25
@@ -86,3 +86,17 @@ class Sketch:
         survived = (position < accepted[row]).astype(np.float64)
         for channel, values in enumerate((np.ones(len(predicted)), predicted, survived)):
             np.add.at(self.survival[..., channel], target, values)
+
+
+def sketch_residuals(acceptance: Array, basis: SplineBasis, slopes: Array, intercepts: Array) -> Array:
+    """Sums [W, 5] of r, v, r f, v f and v f f over sketches [W, K, 64, 3] at coefficients [W, F], [W, K].
+
+    r = y - p and v = p (1 - p), every label at the mean feature of its cell.
+    """
+    n, y, total = np.moveaxis(acceptance, -1, 0)
+    f = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
+    z = np.einsum("wkbf,wf->wkb", basis.expand(f), slopes) + intercepts[:, :, None]
+    p = sigmoid(z)
+    r, v = y - n * p, n * p * (1.0 - p)
+    sums: Array = np.stack([x.sum(axis=(1, 2)) for x in (r, v, r * f, v * f, v * f * f)], axis=1)
+    return sums

@@ -13,7 +13,7 @@ from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .drift import RING
 from .errors import Reason, Refusal
 from .hierarchy import Hierarchy
-from .influence import MAX_ENGINES
+from .influence import MAX_ENGINES, UNKNOWN
 from .moments import GRID
 from .packing import Packed, pack, unpack
 from .pair import check_k, check_pair_id
@@ -25,7 +25,8 @@ from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
-_WHOLE = {*COUNTS, "drift_filled", "drift_start", "engine_seen_ms", "engine_aside"}
+_WHOLE = {*COUNTS, "drift_filled", "drift_start", "engine_seen_ms", "engine_aside", "engine_sketch_aside"}
+_ENGINE_COUNTS = ("seen_ms", "aside", "sketch_aside")
 
 
 @dataclass
@@ -90,9 +91,7 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "pair_scalars": np.array(scalars),
         **state.drift.arrays(),
         **learnt.probation.arrays(state.k, state.basis.size),
-        "engine_seen_ms": state.influence.seen_ms,
-        "engine_aside": state.influence.aside,
-        "engine_records": state.influence.records,
+        **{f"engine_{name}": getattr(state.influence, name) for name in (*_ENGINE_COUNTS, *state.influence.ARRAYS)},
     }
     return pack(MAGIC, meta, arrays)
 
@@ -149,8 +148,15 @@ def _watch(state: PairState, engines: list[str], arrays: Packed) -> None:
     e = len(influence.engines)
     if e > MAX_ENGINES or len(set(engines)) != e:
         raise Refusal(Reason.SCHEMA, f"{e} engines, at most {MAX_ENGINES} and all distinct")
-    influence.seen_ms, influence.aside = (_array(arrays, f"engine_{name}", (e,)) for name in ("seen_ms", "aside"))
-    influence.records = _array(arrays, "engine_records", (e, w, influence.records.shape[2]))
+    # states of versions before 0.2 have no records of sketches: nothing is known of them then
+    later: Packed = {"engine_sketch_aside": np.zeros(e, dtype=np.int64)}
+    later |= {f"engine_{name}": np.zeros((e, w, getattr(influence, name).shape[2])) for name in influence.ARRAYS[1:]}
+    later["engine_books"] += UNKNOWN
+    for name in _ENGINE_COUNTS:
+        setattr(influence, name, _array(later | arrays, f"engine_{name}", (e,)))
+    for name in influence.ARRAYS:
+        shape = (e, w, getattr(influence, name).shape[2])
+        setattr(influence, name, _array(later | arrays, f"engine_{name}", shape))
 
 
 def _judged(learnt: Learnt, meta: dict[str, Any], arrays: Packed) -> None:
