@@ -67,6 +67,8 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
         pair_effects=learnt["pair_effects"],
         workloads=learnt["workloads"],
         counters=learnt["counters"],
+        influence=learnt["influence"],
+        carried=learnt["carried"],
         revision=standing.revision,
         overrides=len(standing.overrides),
         override=None if whole is None else OverrideView.model_validate(whole.view()),

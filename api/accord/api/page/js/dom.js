@@ -33,11 +33,16 @@ export function island(key, create, props, tag = "div", attributes = {}) {
 
 export function show(target, ...children) {
   const focused = document.activeElement;
+  const typing = target.contains(focused) && focused.matches("input, select");
+  const place = typing ? focused.getBoundingClientRect().top : 0;
   morph(target, children.flat(Infinity).filter(shown).map(asNode));
   // A move in the document takes the focus away, where the browser cannot move without removing.
   if (focused && focused !== document.activeElement && focused !== document.body && focused.isConnected) {
     focused.focus({ preventScroll: true });
   }
+  // Whoever types keeps the field where it is on the screen, whatever grew above it.
+  const moved = typing && focused.isConnected ? focused.getBoundingClientRect().top - place : 0;
+  if (moved) scrollBy({ top: moved, behavior: "instant" });
 }
 
 function morph(target, fresh) {

@@ -117,8 +117,11 @@ const live = new Live(
     if (news.pair === undefined || route.pair === undefined || route.pair === news.pair) soon();
   },
   (state) => {
+    const lost = connection.live && !state.live;
     connection.state(state);
-    if (!reading) plan();
+    // What is shown may be old from here on: better to know at once.
+    if (lost) soon();
+    else if (!reading) plan();
   },
 );
 

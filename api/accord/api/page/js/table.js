@@ -4,19 +4,19 @@ import { isNumber } from "./format.js";
 
 const orders = new Map();
 
-// columns: [{name, title?, cell(row), sort?(row) -> number | string | null, number?: true}]
+// columns: [{name, title?, cell(row), sort?(row) -> number | string | null, number?: true, down?: true}]; down: the largest first
 // start: {column, down} the order before anybody clicks.
 export function table(id, caption, columns, rows, { keyOf, start, redraw }) {
   const order = orders.get(id) ?? start;
   const by = order && columns.find((column) => column.name === order.column);
   const sorted = by?.sort ? [...rows].sort((a, b) => compare(by.sort(a), by.sort(b), order.down)) : rows;
   const click = (column) => () => {
-    const down = order?.column === column.name ? !order.down : Boolean(column.number);
+    const down = order?.column === column.name ? !order.down : Boolean(column.number || column.down);
     orders.set(id, { column: column.name, down });
     redraw();
   };
   return h(
-    "div", { class: "scroll", key: `${id}-scroll`, tabindex: "0", role: "region", "aria-label": caption },
+    "div", { class: "scroll", id: `${id}-scroll`, key: `${id}-scroll`, tabindex: "0", role: "region", "aria-label": caption },
     h(
       "table", { id },
       h("caption", { class: "unseen" }, caption),

@@ -34,7 +34,7 @@ function one(found) {
   return h(
     "div", {},
     h("p", {}, badge(found.verdict), ` ${found.message ?? ""}`),
-    h("p", { class: "note" }, `On ${count(found.labels)} recent labels: log-loss ${signed(by, 4)}, noise \u00B1${fixed(noise)}. Nothing is saved yet.`),
+    h("p", { class: "note" }, found.difference ? `On ${count(found.labels)} recent labels: log-loss ${signed(by, 4)}, noise \u00B1${fixed(noise)}. Nothing is saved yet.` : "Nothing is saved yet."),
     h(
       "div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What-if figures" },
       h(

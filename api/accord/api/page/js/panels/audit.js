@@ -6,7 +6,7 @@ import { table } from "../table.js";
 
 export const auditPath = (base) => `${base}/audit`;
 
-const ACTIONS = { put: "put", delete: "lifted", expire: "expired", rollback: "rolled back" };
+const ACTIONS = { put: "put in force", delete: "lifted", expire: "expired", rollback: "rolled back" };
 
 // `key` null shows the whole pair's trail.
 export function auditPanel(context, path, pair, key) {

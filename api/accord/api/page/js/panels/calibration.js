@@ -14,7 +14,7 @@ export function overTimePanel(context, path, key) {
   if (entries.length < 2) return panel("over-time", "Calibration over time", empty("Fewer than two versions with figures were published; come back after the next."));
   const x = entries.map((entry) => entry.published_ms / 1000);
   const series = (name) => entries.map((entry) => entry.metrics[key][name]);
-  const shared = { x, xLabel: "Time", time: true, marks: marks(entries, key) };
+  const shared = { x, xLabel: "Time", time: true, marks: marks(resource.data.entries, key) };
   return panel(
     "over-time", "Calibration over time",
     h(

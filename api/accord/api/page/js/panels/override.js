@@ -3,7 +3,7 @@ import { pairPath } from "../api.js";
 import { h, island } from "../dom.js";
 import { createLiftForm } from "../forms/lift_form.js";
 import { createOverrideForm } from "../forms/override_form.js";
-import { notThere, overrideSentence, panel } from "../parts.js";
+import { notThere, overrideSentence, pairHref, panel, workloadHref } from "../parts.js";
 
 export const overridesPath = (pairBase) => `${pairBase}/overrides`;
 
@@ -21,10 +21,22 @@ export function overridePanel(context, spec, inForce) {
   const props = { ...spec, revision, done };
   return panel(
     "override", "Override",
-    h("p", {}, own ? ["In force: ", overrideSentence(own)] : inForce ? ["In force: ", overrideSentence(inForce), ". Lift it at the whole pair."] : "No override: engines are served what was learnt."),
+    h("p", {}, state(spec, own, inForce)),
+    spec.scope === null ? others(spec.pair, overrides.filter((one) => one.scope !== null)) : null,
     own ? island(`lift-${spec.base}`, createLiftForm, props, "form", { id: "lift-form", novalidate: true }) : null,
     spec.row ? island(`put-${spec.base}`, createOverrideForm, props, "form", { id: "override-form", novalidate: true }) : null,
   );
+}
+
+function state(spec, own, inForce) {
+  if (own) return ["In force: ", overrideSentence(own), "."];
+  if (inForce) return ["In force: ", overrideSentence(inForce), ". It is the whole pair's, and is lifted ", h("a", { href: pairHref(spec.pair) }, "there"), "."];
+  return spec.scope === null ? "No override of the whole pair." : "No override: engines are served what was learnt.";
+}
+
+function others(pair, overrides) {
+  if (!overrides.length) return null;
+  return h("ul", {}, overrides.map((one) => h("li", { key: one.scope }, h("a", { href: workloadHref(pair, one.scope) }, one.scope), ": ", overrideSentence(one))));
 }
 
 export function rollBack(version) {

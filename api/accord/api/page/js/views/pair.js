@@ -69,7 +69,7 @@ function workloadsPanel(context, detail, base) {
 
 const columns = (detail, entries) => [
   { name: "Workload", sort: (row) => row.workload, cell: (row) => h("a", { href: workloadHref(detail.id, row.workload) }, row.workload) },
-  { name: "Calibration", number: true, sort: (row) => VERDICTS[row.verdict].order + Math.min(row.ece ?? 0, 0.99), cell: (row) => badge(row.verdict, why(row)) },
+  { name: "Calibration", down: true, sort: (row) => VERDICTS[row.verdict].order + Math.min(row.ece ?? 0, 0.99), cell: (row) => badge(row.verdict, why(row)) },
   { name: "Since", cell: (row) => sinceWhen(entries, row.workload, row.verdict) },
   { name: "ECE", title: "Expected calibration error of the coefficients in force", number: true, sort: (row) => row.ece, cell: (row) => fixed(row.ece) },
   { name: "Log-loss", title: "nats a label", number: true, sort: (row) => row.log_loss, cell: (row) => fixed(row.log_loss) },

@@ -66,7 +66,7 @@ const columns = [
     ],
   },
   {
-    name: "Calibration", title: "Of its worst workload", number: true, sort: ({ worst, verdict }) => (verdict ? VERDICTS[verdict].order + Math.min(worst.ece ?? 0, 0.99) : null),
+    name: "Calibration", title: "Of its worst workload", down: true, sort: ({ worst, verdict }) => (verdict ? VERDICTS[verdict].order + Math.min(worst.ece ?? 0, 0.99) : null),
     cell: ({ pair, worst, verdict }) =>
       verdict ? [badge(verdict, why(worst)), h("div", { class: "note" }, "worst: ", h("a", { href: workloadHref(pair.id, worst.workload) }, worst.workload), `, ECE ${fixed(worst.ece)}`)] : NOTHING,
   },

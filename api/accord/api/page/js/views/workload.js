@@ -1,7 +1,7 @@
 // One workload: is it calibrated, since when, what changed it, who overrode it.
 import { pairPath, workloadPath } from "../api.js";
 import { h } from "../dom.js";
-import { count, fixed, isNumber, share, signed, time } from "../format.js";
+import { count, fixed, isNumber, plural, share, signed, time } from "../format.js";
 import { judge, since, why } from "../judge.js";
 import { badge, facts, jump, notThere, overrideSentence, pairHref } from "../parts.js";
 import { advicePanel, advicePath } from "../panels/advice.js";
@@ -68,18 +68,31 @@ function summary(data, judged, entries, key) {
     "dl", { class: "answers" },
     answer("Calibrated?", badge(verdict, why(judged)), h("div", { class: "note" }, `ECE ${fixed(judged.ece)}${direction(data.calibration)}`), jump("calibration", "predicted and realised")),
     answer("Since when?", sinceWhen(entries, key, verdict), jump("over-time", "over time")),
-    answer("What changed it last?", changes.length ? [causeText(changes[0]), h("div", { class: "note" }, `version ${changes[0].version}, `, time(changes[0].published_ms))] : "not known", jump("history", "what changed")),
+    answer("What changed it last?", lastChange(changes), jump("history", "what changed")),
     answer("Overridden?", data.override ? overrideSentence(data.override) : "no", jump("audit", "audit trail")),
   );
 }
 
 const answer = (question, ...content) => h("div", {}, h("dt", {}, question), h("dd", {}, content));
 
+// Refits are the ordinary course of things: what came before them tells more.
+function lastChange(changes) {
+  const special = changes.findIndex((entry) => entry.cause !== "refit");
+  if (special < 0) return changes.length ? [causeText(changes[0]), h("div", { class: "note" }, `version ${changes[0].version}, `, time(changes[0].published_ms))] : "not known";
+  const entry = changes[special];
+  return [
+    causeText(entry), h("div", { class: "note" }, `version ${entry.version}, `, time(entry.published_ms)),
+    special ? h("div", { class: "note" }, `and ${plural(special, "refit")} since`) : null,
+  ];
+}
+
+// The first of the versions that have been as far off as the newest, and what made it.
 export function sinceWhen(entries, key, verdict) {
   if (verdict === "few") return "too few labels to tell";
   const { entry, older } = since(entries, key, verdict);
   if (!entry) return entries.length ? "only since the last version" : "not known";
-  return [older ? "at least since " : "since ", time(entry.published_ms), h("div", { class: "note" }, `version ${entry.version}`)];
+  const cause = entry.cause === "refit" || older ? "" : `: ${causeText(entry)}`;
+  return [older ? "at least since " : "since ", time(entry.published_ms), h("div", { class: "note" }, `version ${entry.version}${cause}`)];
 }
 
 // On average over recent labels: too sure costs wasted verification, too shy leaves tokens behind.
