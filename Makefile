@@ -4,8 +4,8 @@ BIN := $(VENV)/bin
 
 .PHONY: demo up test lint bench clean secrets
 
-demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server
-	$(BIN)/accord demo
+demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server; ARGS=--stay keeps it running
+	$(BIN)/accord demo $(ARGS)
 
 up: $(VENV)/.run ## the service alone, in the foreground
 	$(BIN)/accord up

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .stack import Stack, default_folder
 from .story import Ending, Story
-from .up import serve
+from .up import ended_by_signal, serve, supervise
 
 _LOG_WIDTH = 120
 
@@ -21,14 +21,25 @@ def demo(
     trace: Annotated[Path | None, typer.Option(help="Recorded trace; the bundled one by default.")] = None,
     engines: Annotated[int, typer.Option(min=1, max=16, help="Replay engines.")] = 3,
     act: Annotated[float, typer.Option(min=5.0, max=600.0, help="Seconds of each quiet act.")] = 15.0,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep the fleet and the page running until Ctrl-C.")] = False,
 ) -> None:
     """Learn a recorded trace end to end with an embedded store, and take parts of it away on the way."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_LOG_WIDTH)
     with tempfile.TemporaryDirectory(prefix="accord-demo-") as folder:
-        ending = Story(console, Path(folder), act_s=act, engines=engines, trace=trace).run()
-    _print(console, ending)
+        story = Story(console, Path(folder), act_s=act, engines=engines, trace=trace)
+
+        def keep_running(ending: Ending) -> None:
+            _print(console, ending)
+            ended = ended_by_signal()
+            console.print(f"the page: {story.stack.api_url}/ (Ctrl-C ends it)")
+            supervise(story.stack, ended)
+
+        ending = story.run(keep_running if stay else None)
+    if not stay:
+        _print(console, ending)
+        console.print(f"the page was at {story.stack.api_url}/; with --stay it keeps running")
     raise typer.Exit(0 if ending.good else 1)
 
 

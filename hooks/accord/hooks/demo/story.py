@@ -87,10 +87,15 @@ class Story:
         self._stalled: list[str] = []
         self._draw: Callable[[Any], None] = lambda _: None
 
-    def run(self) -> Ending:
-        """Plays everything; every process that it started has ended when it returns."""
+    def run(self, afterwards: Callable[[Ending], None] | None = None) -> Ending:
+        """Plays everything; every process that it started has ended when it returns.
+
+        Args:
+            afterwards: called at the end, with the service and the fleet running; may take as long as it likes.
+        """
         with self.stack:
             self.console.print(f"store {self.stack.redis_url}, API {self.stack.api_url}, logs in {self._folder}")
+            self.console.print(f"the page: {self.stack.api_url}/")
             self.fleet = Fleet(
                 self._folder,
                 self.stack.redis_url,
@@ -103,7 +108,11 @@ class Story:
             try:
                 self.fleet.start()
                 self._play()
-                return self._end()
+                ending = self._end()
+                if afterwards is not None:
+                    self.fleet.start()
+                    afterwards(ending)
+                return ending
             finally:
                 self.fleet.stop(5.0)
                 self.service.close()

@@ -53,16 +53,27 @@ class Supervisor:
 
 def serve(stack: Stack) -> None:
     """Runs a stack until SIGINT or SIGTERM, then stops it in order."""
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    ended = ended_by_signal()
     with stack:
         where = f"embedded store in {stack.folder}" if stack.server else f"store {safe_url(stack.redis_url)}"
         typer.echo(f"accord serves {stack.api_url} ({where}); Ctrl-C stops it")
         typer.echo(f"engines: ACCORD_REDIS_URL={safe_url(stack.redis_url)} ACCORD_API_URL={stack.api_url}")
-        stack.pin_api_port()
-        supervisor = Supervisor(stack)
-        while not ended.wait(0.2):
-            for line in supervisor.check(time.monotonic()):
-                typer.echo(line, err=True)
+        supervise(stack, ended)
     typer.echo("accord has stopped")
+
+
+def ended_by_signal() -> threading.Event:
+    """Set once SIGINT or SIGTERM has come."""
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def supervise(stack: Stack, ended: threading.Event) -> None:
+    """Starts dead processes of a stack again until the event is set; says on stderr what happened."""
+    stack.pin_api_port()
+    supervisor = Supervisor(stack)
+    while not ended.wait(0.2):
+        for line in supervisor.check(time.monotonic()):
+            typer.echo(line, err=True)
