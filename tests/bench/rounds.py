@@ -51,12 +51,13 @@ class Rounds:
         self._turn += 1
         self._seq[engine] += 1
         seq = self._seq[engine]
-        sketched = (seq + engine) % SKETCH_EVERY == 0
-        plain, full = self.pool[(engine + seq) % len(self.pool)]
-        return replace(
-            full if sketched else plain,
-            engine=f"host-{engine // 8}/{engine % 8}", boot=f"{engine:016x}", first_seq=seq, last_seq=seq,
-        )  # fmt: skip
+        # Every engine is elsewhere in the trace, and in its group of rounds that one sketch shows.
+        ahead = seq - 1 + engine * (SKETCH_EVERY + 1)
+        place = ahead % len(self.pool)
+        plain, full = self.pool[place]
+        ends_group = place % SKETCH_EVERY == SKETCH_EVERY - 1 and seq >= SKETCH_EVERY
+        name, boot = f"host-{engine // 8}/{engine % 8}", f"{engine:016x}"
+        return replace(full if ends_group else plain, engine=name, boot=boot, first_seq=seq, last_seq=seq)
 
     def take(self, count: int) -> Iterator[bytes]:
         """The next so many rounds, encoded."""
