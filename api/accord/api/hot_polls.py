@@ -1,4 +1,4 @@
-"""The answer that engines ask for most, without the way through the routes."""
+"""What engines ask for all the time, without the way through the routes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .etag import IfNoneMatch
-from .routes.coefficients import answer
+from .routes.coefficients import LAST_WORDS, answer, hold
 from .services import Services
+from .settings import MAX_WAIT_S
 from .tables import Table
-
-_PATH = re.compile(r"/v1/pairs/([a-z0-9][a-z0-9._-]{0,127})/coefficients")
 
 Head = list[tuple[bytes, bytes]]
 
+_PATH = re.compile(r"/v1/pairs/([a-z0-9][a-z0-9._-]{0,127})/coefficients")
+_QUERY = re.compile(rb"(?:wait=([0-9]{1,2}(?:\.[0-9]{1,6})?))?")
+
 
 class HotPolls:
-    """Middleware: answers a plain GET of coefficients that are in memory and current.
+    """Middleware: answers a GET of coefficients that are in memory and current, and holds it as `wait` asks.
 
     Everything else passes, so this only ever says what the route would say: the same bytes and headers. It stands
     behind the guard and all other middleware.
@@ -29,19 +31,32 @@ class HotPolls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or passes the request on."""
-        if scope["type"] == "http" and scope["method"] == "GET" and not (scope["query_string"] or scope["root_path"]):
-            found = _PATH.fullmatch(scope["path"])
-            if found is not None:
-                services: Services = scope["app"].state.services
-                table = services.tables.at_hand(found[1])
-                if table is not None:
-                    held = _held(*[value for name, value in scope["headers"] if name == b"if-none-match"])
-                    full, unchanged = _heads(table)
-                    status, head, body = (304, unchanged, b"") if held.matches(table.etag) else (200, full, table.body)
-                    await send({"type": "http.response.start", "status": status, "headers": [*head]})
-                    await send({"type": "http.response.body", "body": body})
-                    return
+        if scope["type"] == "http" and scope["method"] == "GET" and not scope["root_path"]:
+            path, query = _PATH.fullmatch(scope["path"]), _QUERY.fullmatch(scope["query_string"])
+            if path is not None and query is not None and (wait := float(query[1] or 0.0)) <= MAX_WAIT_S:
+                await self._poll(path[1], wait, scope, receive, send)
+                return
         await self.app(scope, receive, send)
+
+    async def _poll(self, pair: str, wait: float, scope: Scope, receive: Receive, send: Send) -> None:
+        services: Services = scope["app"].state.services
+        table = services.tables.at_hand(pair)
+        if table is None:
+            await self.app(scope, receive, send)
+            return
+        held = _held(*[value for name, value in scope["headers"] if name == b"if-none-match"])
+        if wait > 0.0 and held.matches(table.etag):
+            ended = await hold(services, pair, receive, held, wait)
+            if ended not in LAST_WORDS:
+                table = services.tables.at_hand(pair)
+        if table is None:
+            # It has waited already.
+            await self.app({**scope, "query_string": b""}, receive, send)
+            return
+        full, unchanged = _heads(table)
+        status, head, body = (304, unchanged, b"") if held.matches(table.etag) else (200, full, table.body)
+        await send({"type": "http.response.start", "status": status, "headers": [*head]})
+        await send({"type": "http.response.body", "body": body})
 
 
 @lru_cache(1_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.types import Receive
 
 from ..errors import ValueInvalidError, responses
 from ..etag import IfNoneMatch
@@ -30,6 +31,10 @@ _HEADERS: dict[str, Any] = {
         "schema": {"type": "string", "enum": ["true"]},
     },
 }
+
+
+LAST_WORDS = (Ended.STOPPED, Ended.DISCONNECTED)
+"""A server that stops, or a client that has gone, must not wait for another read of the store."""
 
 
 @router.get(
@@ -76,20 +81,20 @@ async def coefficients(
         return answer(await services.trail.as_of(pair, moment_ms("as_of", as_of)), False, held)
     table, stale = await services.tables.get(pair)
     if wait > 0 and held.matches(table.etag):
-        ended = await _hold(services, pair, request, held, wait)
-        # A server that stops, or a client that has gone, must not wait for another read of the store.
-        if ended not in (Ended.STOPPED, Ended.DISCONNECTED):
+        ended = await hold(services, pair, request.receive, held, wait)
+        if ended not in LAST_WORDS:
             table, stale = await services.tables.get(pair)
     return answer(table, stale, held)
 
 
-async def _hold(services: Services, pair: str, request: Request, held: IfNoneMatch, wait: float) -> Ended:
+async def hold(services: Services, pair: str, receive: Receive, held: IfNoneMatch, wait: float) -> Ended:
+    """Waits until the table is another one than the client holds, or the time is over."""
+
     def changed() -> bool:
         table = services.tables.peek(pair)
         return table is None or not held.matches(table.etag)
 
-    seconds = min(wait, services.settings.max_wait_s)
-    return await services.waiters.hold(pair, seconds, request.receive, changed)
+    return await services.waiters.hold(pair, min(wait, services.settings.max_wait_s), receive, changed)
 
 
 def answer(table: Table, stale: bool, held: IfNoneMatch, cache: str = "no-cache") -> Response:
