@@ -10,7 +10,7 @@ form; it is what the same fit finds on very many requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,8 +21,11 @@ from accord.learner.evaluate.synthetic import Source, synthetic
 from accord.learner.evaluate.trace import Trace
 from accord.learner.hierarchy import INTERCEPT_VARIANCE, LEVEL_VARIANCE, SLOPE_VARIANCE, Hierarchy
 from accord.learner.information import Information
+from accord.learner.moments import Moments
 from accord.learner.refit import Fit, refit
 from accord.learner.request_effect import WORKING_VARIANCE
+from accord.learner.standard_errors import Evidence, corrected
+from accord.learner.variance_choice import expected_variance
 
 BASIS = SplineBasis(())
 KEYS = ("chat:sampled", "chat:warm", "code:greedy", "docs:sampled", "math:sampled")
@@ -75,7 +78,20 @@ def fit(trace: Trace, working_variance: float) -> Fit:
         e = moments.gradient_at(BASIS, slopes, intercepts, np.zeros_like(slopes), np.zeros_like(intercepts))
         found = refit(Information.of(moments, *e), hierarchy, BASIS)
         hierarchy, slopes, intercepts = found.hierarchy, found.slopes, found.intercepts
-    return found
+    return found if not working_variance else served_errors(found, moments, engine.drain_sketch().acceptance)
+
+
+def served_errors(found: Fit, moments: Moments, acceptance: Array) -> Fit:
+    """The fit with standard errors as they are shown of a served pair."""
+    slope_errors, intercept_errors = found.slope_errors.copy(), found.intercept_errors.copy()
+    for i, variance in enumerate(expected_variance(moments.loss)):
+        row = Coefficients(found.slopes[i], found.intercepts[i], float(variance))
+        labels, curvature = float(moments.n[i].sum()), float(moments.c[i].sum())
+        evidence = Evidence.of(labels, curvature, acceptance[i], row, BASIS)
+        slope_errors[i], intercept_errors[i] = corrected(
+            slope_errors[i], intercept_errors[i], found.hierarchy, evidence
+        )
+    return replace(found, slope_errors=slope_errors, intercept_errors=intercept_errors)
 
 
 def covered(found: Fit, target: Truth) -> tuple[float, float]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import seeds, some
 
 from accord.learner.request_effect import VARIANCE_GRID
-from accord.learner.variance_choice import HYSTERESIS_NATS, choose_variance
+from accord.learner.variance_choice import HYSTERESIS_NATS, choose_variance, expected_variance
 
 G = len(VARIANCE_GRID)
 
@@ -54,3 +55,10 @@ def test_nothing_known_keeps_what_is_in_force() -> None:
     """Without a label nothing changes, also for no workloads at all."""
     assert choose_variance(np.zeros((2, G)), np.array([0, 4])).tolist() == [0, 4]
     assert choose_variance(np.zeros((0, G)), np.zeros(0, dtype=np.int64)).tolist() == []
+
+
+def test_the_expected_variance_owns_to_not_knowing() -> None:
+    """Without labels it is the middle of the grid; with many, the variance that they speak for."""
+    nothing, plenty = np.zeros((1, G)), 1e4 + 50.0 * np.abs(np.arange(G)[None] - 3.0)
+    assert expected_variance(nothing) == pytest.approx(0.2)
+    assert expected_variance(plenty) == pytest.approx(VARIANCE_GRID[3])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+from .basis import Array
 from .calibration import Cells, metrics, report
 from .coefficients import Coefficients, CoefficientTable
 from .counters import Counters
 from .pair_state import PairState
+from .standard_errors import Evidence, corrected
 from .state_codec import Learnt, decode_learnt
+from .variance_choice import expected_variance
 
 
 def pair_view(body: bytes | None, counters: bytes | None, in_force: bytes | None = None) -> dict[str, Any]:
@@ -81,14 +85,15 @@ def workload_view(body: bytes, key: str, in_force: bytes | None = None) -> dict[
     table = _served(learnt, in_force)
     served = table.row(key)
     a = state.arrays
+    slope_errors, intercept_errors = _errors(state, index)
     return {
         "workload": key,
         "version": table.version,
         "coefficients": served.to_dict(),
         "learnt": state.row(index).to_dict(),
         "standard_errors": {
-            "slopes": a["slope_errors"][index].tolist(),
-            "intercepts": a["intercept_errors"][index].tolist(),
+            "slopes": slope_errors.tolist(),
+            "intercepts": intercept_errors.tolist(),
         },
         "labels": int(state.labels[index]),
         "memory_labels": float(a["memory"][index]),
@@ -106,6 +111,14 @@ def _served(learnt: Learnt, in_force: bytes | None) -> CoefficientTable:
     # Another shape belongs to a store that was put together by hand; nothing could be judged by it.
     fits = (table.k, table.knots) == (learnt.state.k, learnt.state.knots)
     return table if fits else learnt.served
+
+
+def _errors(state: PairState, index: int) -> tuple[Array, Array]:
+    """Standard errors of the learnt row, [F] and [K], with its information taken for what it is worth."""
+    a = state.arrays
+    row = replace(state.row(index), request_variance=float(expected_variance(a["loss"])[index]))
+    evidence = Evidence.of(a["n"][index].sum(), a["c"][index].sum(), a["acceptance"][index], row, state.basis)
+    return corrected(a["slope_errors"][index], a["intercept_errors"][index], state.hierarchy, evidence)
 
 
 def _calibration(state: PairState, index: int, row: Coefficients) -> dict[str, Any]:
