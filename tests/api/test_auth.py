@@ -231,6 +231,31 @@ def test_long_poll_is_held(guarded: RunningApi, publisher: Publisher, tokens: To
     assert answers[0].status_code == 200
 
 
+def test_a_stream_ends_with_its_token(
+    store: Store, settings: Settings, publisher: Publisher, tokens: TokenFile
+) -> None:
+    """An answer without an end is ended when its token is taken away, and goes on while it is not."""
+    kept, lost = bearer(tokens.tokens[Role.OPERATOR]), bearer(tokens.tokens[Role.VIEWER])
+    with (
+        RunningApi(settings.model_copy(update={"tokens_file": str(tokens.path)})) as api,
+        api.ready().client.stream("GET", "/v1/events", headers=kept) as stays,
+        api.client.stream("GET", "/v1/events", headers=lost) as ends,
+    ):
+        assert (stays.status_code, ends.status_code) == (200, 200)
+        until(lambda: api.services.streams.count == 2)
+        tokens.lines = [line for line in tokens.lines if not line.startswith("viewer-1 ")]
+        tokens.write()
+        assert not any(line.startswith("event: change") for line in ends.iter_lines())
+        assert api.services.streams.count == 1
+        publisher.publish()
+        assert any(line.startswith("event: change") for line in stays.iter_lines())
+
+
+def test_no_entry_without_a_route(api: RunningApi) -> None:
+    """The table names no route that is not there."""
+    assert set(LEAST) - routes_of(api.app) == set()
+
+
 def test_under_a_prefix(store: Store, settings: Settings, tokens: TokenFile) -> None:
     """Mounted below another application the same tokens are asked for."""
     inner = create_app(settings.model_copy(update={"tokens_file": str(tokens.path)}))

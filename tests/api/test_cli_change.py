@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.api.cli import Cli
-from tests.api.harness import PAIR, Publisher, until
+from tests.api.harness import PAIR, Publisher, RunningApi, until
 
 from accord.api.cli.failures import Exit
 

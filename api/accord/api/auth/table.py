@@ -54,7 +54,6 @@ LEAST: dict[tuple[str, str], Role] = {
     # The page's own files hold no data: a browser cannot send a token with them.
     ("GET", "/"): Role.OPEN,
     ("GET", "/static/{path:path}"): Role.OPEN,
-    (ANY, "/static"): Role.OPEN,
     ("GET", f"{PAIR}/coefficients"): Role.ENGINE,
     # Says no more than whose token it is.
     ("GET", "/v1/whoami"): Role.ENGINE,

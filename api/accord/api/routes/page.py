@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from ..errors import PAGE_CSP
 from ..etag import IfNoneMatch
 
 router = APIRouter(include_in_schema=False)
@@ -22,18 +23,6 @@ TYPES = {
     ".svg": "image/svg+xml",
     "": "text/plain; charset=utf-8",
 }
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,7 @@ async def static(path: str, request: Request) -> Response:
 
 def _answer(file: PageFile, request: Request) -> Response:
     # Asked for again at every visit: the names stay the same over releases, and modules of two must not be mixed.
-    headers = {"etag": file.etag, "cache-control": "no-cache", "content-security-policy": POLICY}
+    headers = {"etag": file.etag, "cache-control": "no-cache", "content-security-policy": PAGE_CSP}
     if IfNoneMatch.parse(request.headers.getlist("if-none-match")).matches(file.etag):
         return Response(status_code=304, headers=headers)
     return Response(file.body, headers=headers, media_type=file.media_type)
