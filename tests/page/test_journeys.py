@@ -188,3 +188,20 @@ def test_whole_pair(taught: Taught, tabs: Tabs) -> None:
     expect(page.locator("#override > p")).to_have_text("No override of the whole pair.")
     expect(page.locator("#engines")).to_contain_text("engine-1")
     expect(page.locator("#influence meter")).to_have_count(2)
+
+
+def test_costs_that_the_reader_gives(taught: Taught, tabs: Tabs) -> None:
+    """Where no engine has measured costs, the reader gives a ratio and is told the best K for it."""
+    page = tabs.open(workload_url(taught, "math:greedy")).page
+    advice = page.locator("#advice")
+    expect(advice).to_contain_text("not known without costs")
+    cost = page.get_by_label("Cost of drafting one token")
+    cost.fill("-1")
+    cost.press("Enter")
+    expect(advice).to_contain_text("Enter a number from 0 to 10.")
+    cost.fill("0.1")
+    cost.press("Enter")
+    expect(advice).to_contain_text("the ratio of the draft's cost that was asked for")
+    expect(advice.locator("dl")).to_contain_text("Best K")
+    expect(advice).not_to_contain_text("not known without costs")
+    expect(advice.locator("canvas")).to_have_count(2)

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from playwright.sync_api import expect
+from tests.api.harness import until
 from tests.api.tokens import TokenFile
 from tests.page.support import SHIFTED, Tabs, Taught, another_api
 from tests.proxy import TcpProxy
@@ -123,4 +124,20 @@ def test_token_that_is_taken_away(taught: Taught, tabs: Tabs, tmp_path: Path) ->
         file.lines = [line for line in file.lines if "viewer-1" not in line]
         file.write()
         expect(page.get_by_text("The server does not accept this token.")).to_be_visible(timeout=20_000)
+        page.goto("about:blank")
+
+
+def test_hidden_tab_holds_no_stream(taught: Taught, tabs: Tabs) -> None:
+    """A tab that nobody looks at gives its event stream back, and takes one again when it is looked at."""
+    with another_api(taught) as api:
+        page = tabs.open(api.url).page
+        expect(page.locator("#connection-state")).to_contain_text("Live")
+        assert api.services.streams.count == 1
+        for state, streams in (("hidden", 0), ("visible", 1)):
+            page.evaluate(
+                "state => { Object.defineProperty(document, 'visibilityState', { value: state, configurable: true });"
+                " document.dispatchEvent(new Event('visibilitychange')); }",
+                state,
+            )
+            until(lambda wanted=streams: api.services.streams.count == wanted)  # type: ignore[misc]
         page.goto("about:blank")

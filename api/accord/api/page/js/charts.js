@@ -6,7 +6,7 @@ import { drawDiagonal, drawErrors, drawMarks, drawSpans } from "./chart_marks.js
 
 const HEIGHT = 240;
 
-// chart({key, title, note?, x: [..], series: [{label, values, low?, high?, tone, dash?, line?, points?}], xLabel, yLabel,
+// chart({key, title, note?, x: [..], series: [{label, values, low?, high?, tone, dash?, line?, points?, stepped?}], xLabel, yLabel,
 //        time?, whole?, diagonal?, marks?: [{at, label, tone}], spans?: [{from, to}], xRange?, yRange?, digits?})
 export function chart(spec) {
   return h(
@@ -116,6 +116,8 @@ function options(spec, current, width) {
         width: one.line === false ? 0 : 2,
         dash: one.dash,
         spanGaps: true,
+        // What is known at a point holds for all that lies before it, back to the point before.
+        ...(one.stepped ? { paths: uPlot.paths.stepped({ align: -1 }) } : {}),
         points: { show: one.points ?? true, size: 7, fill: one.hollow ? colour("surface") : colour(one.tone), stroke: colour(one.tone), width: 2 },
         value: shown,
       })),

@@ -3,6 +3,7 @@ import { Connection } from "./connection.js";
 import { Data } from "./data.js";
 import { show } from "./dom.js";
 import { Live } from "./live.js";
+import { MAX_KEPT } from "./paged.js";
 import { parse } from "./routes.js";
 import { session } from "./session.js";
 import { sessionView, signInView, whoAmI } from "./sign_in.js";
@@ -13,6 +14,7 @@ import * as workload from "./views/workload.js";
 
 const VIEWS = { pairs, pair, workload, unknown };
 const CALM_MS = 400; // news that come together are read together
+const APART_MS = 2000; // a learner may publish every second; reading everything as often would only cost
 const POLL_MS = { live: 10000, polling: 4000 };
 const ROUNDS = 4; // a view may ask for more after it has seen the first answers
 
@@ -23,6 +25,7 @@ let route = parse(location.hash);
 let reading = null;
 let again = false;
 let timer = null;
+let readAt = 0;
 
 const context = {
   get route() {
@@ -69,6 +72,7 @@ async function refresh() {
 
 async function read(signal) {
   clearTimeout(timer);
+  readAt = Date.now();
   if (session.state.needed) return;
   let paths = [];
   try {
@@ -82,19 +86,33 @@ async function read(signal) {
       draw();
     }
     data.keep(paths);
+    await lookBack(signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   }
 }
 
+// A view that cannot answer from what it has seen may want older entries of a list.
+async function lookBack(signal) {
+  for (;;) {
+    const path = VIEWS[route.name].older?.(context);
+    const before = path && data.get(path)?.data;
+    if (!before?.next || before.entries.length >= MAX_KEPT) return;
+    await data.older(path);
+    if (signal.aborted || data.get(path)?.data === before) return;
+    draw();
+  }
+}
+
 function plan() {
   clearTimeout(timer);
+  if (document.visibilityState === "hidden") return;
   timer = setTimeout(refresh, connection.live ? POLL_MS.live : POLL_MS.polling);
 }
 
 function soon() {
   clearTimeout(timer);
-  timer = setTimeout(refresh, CALM_MS);
+  timer = setTimeout(refresh, Math.max(CALM_MS, readAt + APART_MS - Date.now()));
 }
 
 function navigate() {
@@ -117,11 +135,11 @@ const live = new Live(
     if (news.pair === undefined || route.pair === undefined || route.pair === news.pair) soon();
   },
   (state) => {
-    const lost = connection.live && !state.live;
+    const before = connection.live;
     connection.state(state);
-    // What is shown may be old from here on: better to know at once.
-    if (lost) soon();
-    else if (!reading) plan();
+    // What is shown may be old from here on: better to know at once. Another failed attempt puts nothing off.
+    if (before && !state.live) soon();
+    else if (before !== state.live && !reading) plan();
   },
 );
 
@@ -134,7 +152,14 @@ addEventListener("accord-signed-in", () => {
   refresh();
 });
 addEventListener("hashchange", navigate);
-document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && soon());
+// Browsers open six connections to a server at most, and a tab that nobody looks at must not hold one.
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "hidden") live.stop();
+  else if (!session.state.needed) {
+    live.start();
+    soon();
+  }
+});
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

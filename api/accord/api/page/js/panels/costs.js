@@ -33,7 +33,7 @@ function curves(engine, index) {
     "div", { key: `cost-${index}` },
     h("h3", {}, engine.engine),
     h("div", { class: "charts" }, TABLES.map(([name, title, xLabel]) => curve(engine[name], spots.filter((spot) => spot.table === name), { key: `cost-${name}-${index}`, title, xLabel }))),
-    h("p", { class: "note" }, "Reported ", time(engine.seen_ms), spots.length ? `; ${plural(spots.length, "dead spot")}, shaded:` : "; no dead spots."),
+    h("p", { class: "note" }, "Reported ", time(engine.seen_ms), spots.length ? `; ${plural(spots.length, "dead spot")}, shaded where it is dear:` : "; no dead spots."),
     spots.length ? h("ul", { class: "note" }, spots.slice(0, 20).map((spot) => h("li", {}, `${spot.table}, ${count(spot.tokens_from)} to ${count(spot.tokens_to)}: ${spot.message}`))) : null,
   );
 }
@@ -43,6 +43,8 @@ function curve(table, spots, { key, title, xLabel }) {
   if (!points.length) return null;
   return chart({
     key, title, note: "measured when the engine started", fromZero: true, digits: 3, x: points.map(([size]) => size), xLabel, yLabel: "Milliseconds",
-    spans: spots.map((spot) => ({ from: spot.tokens_from, to: spot.tokens_to })), series: [{ label: "ms", values: points.map(([, ms]) => ms), tone: "one" }],
+    // A plateau is worth knowing, but nothing to stay away from.
+    spans: spots.filter((spot) => spot.kind !== "plateau").map((spot) => ({ from: spot.tokens_from, to: spot.tokens_to })),
+    series: [{ label: "ms", values: points.map(([, ms]) => ms), tone: "one", stepped: true }],
   });
 }

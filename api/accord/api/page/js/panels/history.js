@@ -4,6 +4,8 @@ import { NOTHING, count, fixed, isNumber, plural, time } from "../format.js";
 import { empty, notThere, overrideText, panel, who } from "../parts.js";
 import { table } from "../table.js";
 
+const SHOWN = 300;
+
 const CAUSES = {
   refit: "refit on new evidence",
   drift: "drift: acceptance changed, old evidence counts less",
@@ -62,7 +64,8 @@ export function historyPanel(context, path, key, onRollBack) {
   if (missing) return panel("history", "What changed", missing);
   const { entries, next } = resource.data;
   const concerned = key === null ? entries : entriesOf(entries, key);
-  const shown = everyRefit ? concerned : grouped(concerned);
+  const rows = everyRefit ? concerned : grouped(concerned);
+  const shown = rows.slice(0, SHOWN);
   const toggle = () => {
     everyRefit = !everyRefit;
     context.redraw();
@@ -71,7 +74,8 @@ export function historyPanel(context, path, key, onRollBack) {
     "history", "What changed",
     concerned.some(isRefit) ? h("label", { class: "toggle" }, h("input", { type: "checkbox", key: "every-refit", checked: everyRefit, onchange: toggle }), " Show every refit by itself") : null,
     shown.length ? entryTable(context, entries, shown, key, onRollBack) : empty(key === null ? "Nothing was published yet." : "Nothing that is known here changed this workload."),
-    next ? h("button", { type: "button", onclick: () => context.older(path) }, "Load older entries") : null,
+    rows.length > SHOWN ? h("p", { class: "note" }, `The newest ${count(SHOWN)} of ${count(rows.length)} are shown; accord history tells all.`) : null,
+    next && rows.length <= SHOWN ? h("button", { type: "button", onclick: () => context.older(path) }, "Load older entries") : null,
   );
 }
 

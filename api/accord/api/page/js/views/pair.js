@@ -2,7 +2,7 @@
 import { pairPath } from "../api.js";
 import { h } from "../dom.js";
 import { NOTHING, count, fixed, plural, share, span, time } from "../format.js";
-import { VERDICTS, judge, why } from "../judge.js";
+import { VERDICTS, judge, since, why } from "../judge.js";
 import { badge, empty, facts, notThere, overrideSentence, overrideText, panel, who, workloadHref } from "../parts.js";
 import { auditPanel, auditPath } from "../panels/audit.js";
 import { costsPanel, costsPath } from "../panels/costs.js";
@@ -21,6 +21,14 @@ const tablePath = (base) => `${base}/coefficients`;
 export function paths({ route }) {
   const base = pairPath(route.pair);
   return [base, historyPath(base), overridesPath(base), tablePath(base), auditPath(base), costsPath(base)];
+}
+
+// Goes back in history until it tells since when those that are off have been so.
+export function older(context) {
+  const base = pairPath(context.route.pair);
+  const entries = context.get(historyPath(base))?.data?.entries ?? [];
+  const off = (context.get(base)?.data?.workloads ?? []).filter((one) => ["bad", "watch"].includes(judge(one)));
+  return off.some((one) => since(entries, one.workload, judge(one)).older) ? historyPath(base) : null;
 }
 
 export function render(context) {

@@ -20,6 +20,17 @@ export function paths({ route }) {
   return [base, pair, historyPath(pair), overridesPath(pair), auditPath(pair), advicePath(base)];
 }
 
+// Goes back in history until it tells since when.
+export function older(context) {
+  const { route } = context;
+  const data = context.get(own(route))?.data;
+  const path = historyPath(pairPath(route.pair));
+  if (!data || data.prior) return null;
+  return since(context.get(path)?.data?.entries ?? [], route.key, judge(judgedOf(data))).older ? path : null;
+}
+
+const judgedOf = (data) => ({ ece: data.calibration.ece, labels: data.labels, accepted: acceptedShare(data.calibration) });
+
 export function render(context) {
   const { route } = context;
   const view = context.get(own(route));
@@ -32,7 +43,7 @@ export function render(context) {
   const { data } = view;
   const knots = context.get(pairPath(route.pair))?.data?.knots ?? [];
   const entries = context.get(historyPath(pairPath(route.pair)))?.data?.entries ?? [];
-  const judged = { ece: data.calibration.ece, labels: data.labels, accepted: acceptedShare(data.calibration) };
+  const judged = judgedOf(data);
   return [
     ...head,
     data.prior ? h("p", { class: "lead" }, "The pair has not seen this workload: it is served the prior row, learnt from the others.") : summary(data, judged, entries, route.key),
