@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from ..errors import InvalidValue
 from .errors import translated
+from .sentinel import WatchedAsyncConnection, WatchedAsyncTlsConnection, WatchedConnection, WatchedTlsConnection
 
 SOCKET_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
@@ -99,7 +100,9 @@ def connect(url: str, *, role: str = "client", **options: Any) -> Client:
     values.setdefault("retry_on_error", [redis.ConnectionError, redis.TimeoutError])
     if address.kind == "sentinel":
         sentinel_kwargs = _timeouts(values) | address.sentinel_options
-        client: Client = _sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values).master_for(address.path)
+        watched = WatchedTlsConnection if values.get("ssl") else WatchedConnection
+        sentinel = _sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values)
+        client: Client = sentinel.master_for(address.path, connection_class=watched)
         return client
     if address.kind == "unix":
         return redis.Redis(unix_socket_path=address.path, **values)
@@ -126,7 +129,8 @@ def connect_async(url: str, *, role: str = "client", **options: Any) -> AsyncCli
     if address.kind == "sentinel":
         sentinel_kwargs = _timeouts(values) | address.sentinel_options
         sentinel = _async_sentinel(address.nodes, sentinel_kwargs=sentinel_kwargs, **values)
-        client: AsyncClient = sentinel.master_for(address.path, redis_class=_SentinelClient)
+        watched = WatchedAsyncTlsConnection if values.get("ssl") else WatchedAsyncConnection
+        client: AsyncClient = sentinel.master_for(address.path, redis_class=_SentinelClient, connection_class=watched)
         return client
     if address.kind == "unix":
         return redis.asyncio.Redis(unix_socket_path=address.path, **values)
