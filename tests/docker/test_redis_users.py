@@ -264,3 +264,20 @@ def _every_read(api: RunningApi, pair_id: str) -> None:
         filled = path.replace("{pair}", pair_id).replace("{key}", "code:greedy")
         answer = httpx.get(f"{api.url}{filled}", timeout=30)
         assert answer.status_code < 500, (path, answer.text)
+
+
+def test_a_learner_renews_many_leases_and_moves_ids(stack: Deployed) -> None:
+    """With its own user a learner keeps more than one pair, and goes on when the server's clock went back."""
+    stack.admin.execute_command("SCRIPT", "FLUSH")
+    with Store(connect(stack.url(RedisRole.LEARNER))) as store:
+        leases = [store.acquire(f"many-{index}", "one", 60_000) for index in range(3)]
+        held = [lease for lease in leases if lease is not None]
+        assert store.renew_all(held, 60_000) == []
+        stack.admin.execute_command("SCRIPT", "FLUSH")
+        assert store.renew_all(held, 60_000) == []
+        now = store.clock_ms("many-0") // 250 * 250
+        store.append("many-0", b"x", entry_id=f"{now}-0")
+        store.append("many-0", b"y", entry_id=f"{now}-1")
+        assert store.move_on(held[0], now, now + 5_000, 250, f"{now}-0") == now + 250
+        assert store.move_on(held[0], now + 500, now + 5_000, 250) == now + 500
+        stack.admin.delete(*PairKeys("many-0").all())

@@ -52,14 +52,36 @@ def test_each_boot_counts_for_itself() -> None:
         seen.admit("e", A, 9, 9, 0)
 
 
+def test_two_processes_under_one_name_are_noticed() -> None:
+    """A boot that goes on after another of the same engine was heard is told apart from one that follows another."""
+    seen = Sequences()
+    heard = []
+    for boot, round_ in ((A, 1), (A, 2), (B, 1), (B, 2), (A, 3), (A, 4), (B, 3)):
+        heard.append(seen.in_between("e", boot))
+        seen.admit("e", boot, round_, round_, 1_000)
+    assert heard == [None, None, None, None, B, None, A]
+    assert seen.in_between("other", B) is None
+
+
 def test_silent_boots_are_forgotten_after_a_day() -> None:
-    """A boot is dropped when it has been silent for more than a day of stream time, and not before."""
+    """A boot is dropped when it has been silent for more than a day of stream time in which others were heard."""
     seen = Sequences()
     seen.admit("e", A, 1, 1, 1_000)
-    seen.forget(1_000 + FORGET_AFTER_MS)
+    seen.forget(1_000 + FORGET_AFTER_MS, FORGET_AFTER_MS)
     assert seen.last
-    seen.forget(1_001 + FORGET_AFTER_MS)
+    seen.forget(1_001 + FORGET_AFTER_MS, 1_000 + FORGET_AFTER_MS)
     assert not seen.last
+
+
+def test_a_day_without_anybody_says_nothing_of_anyone() -> None:
+    """When the clock jumps by more than a day no boot is forgotten: its next round would count as thousands missing."""
+    seen = Sequences()
+    for boot in (A, B):
+        seen.admit("e", boot, 1, 5_000, 1_000)
+    later = 1_001 + 3 * FORGET_AFTER_MS
+    seen.admit("e", A, 5_001, 5_001, later)
+    seen.forget(later, 1_000)
+    assert seen.admit("e", B, 5_001, 5_001, later + 250) == 0
 
 
 @given(

@@ -121,3 +121,33 @@ def test_malformed_leases_are_named(store: Store, owner: str, ttl_ms: int, field
     """A bad owner or TTL is named."""
     with pytest.raises(InvalidValue, match=f"^{field} ="):
         store.acquire(PAIR, owner, ttl_ms)
+
+
+def test_a_clock_that_goes_back_does_not_keep_a_dead_owner(store: Store) -> None:
+    """A lease granted by a clock an hour ahead lasts as long as it was granted for, not an hour longer."""
+    acquired(store, "dead", 300)
+    hour_later = store.clock_ms(PAIR) + 3_600_000
+    granted = {"granted_ms": hour_later, "expires_ms": hour_later + 300}
+    store.client.hset(PairKeys(PAIR).lease, mapping=granted)
+    assert store.acquire(PAIR, "two", TTL) is None
+    deadline = time.monotonic() + 20
+    while store.acquire(PAIR, "two", TTL) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert acquired(store, "two").fence == 2
+
+
+def test_a_lease_without_the_time_of_its_grant_is_kept(store: Store) -> None:
+    """A lease that an older learner took and renews is honoured."""
+    acquired(store, "old")
+    store.client.hdel(PairKeys(PAIR).lease, "granted_ms")
+    assert store.acquire(PAIR, "two", TTL) is None
+
+
+def test_a_clock_that_goes_back_does_not_keep_a_dead_learner(store: Store) -> None:
+    """An announcement from an hour ahead is cut by the next one to ten times what that lasts."""
+    store.client.zadd("accord:learners", {"dead": store.clock_ms(PAIR) + 3_600_000})
+    store.announce("alive", 2_000)
+    left = store.client.zscore("accord:learners", "dead") - store.clock_ms(PAIR)
+    assert 0 < left <= 20_000
+    assert store.learners() == ["alive", "dead"]

@@ -195,12 +195,12 @@ class Publisher:
 
     def _disconnect(self) -> None:
         """Wakes a thread that waits for a server which says nothing."""
-        pool = getattr(self._store and self._store.client, "connection_pool", None)
-        if pool is not None:
+        store = self._store
+        if store is not None:
             try:
-                pool.disconnect(inuse_connections=True)
+                store.hang_up()
             except Exception as error:  # noqa: BLE001  # best effort while shutting down
-                log.debug("disconnecting: %s", error)
+                log.debug("hanging up: %s", error)
 
 
 class KnotsDifferError(AccordError):

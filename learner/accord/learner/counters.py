@@ -22,6 +22,8 @@ class Counters:
         alarms: memories shortened, by detector; aside: labels set aside, because one engine contradicted the others.
         sketches_aside: labels of sketches that do not count: their engine contradicted the others, or itself.
         returned: workloads whose last good coefficients came back.
+        rewinds: times that the store came back older than a commit that it had acknowledged, as after a failover.
+        shared: summaries that came from two processes in turn under one engine name; last_shared names the newest.
         overflowed: labels of workloads that a pair had no room for, in summaries that were learnt but for them.
     """
 
@@ -36,6 +38,9 @@ class Counters:
     aside: int = 0
     sketches_aside: int = 0
     returned: int = 0
+    rewinds: int = 0
+    shared: int = 0
+    last_shared: dict[str, str] = field(default_factory=dict)
     overflowed: int = 0
     alarms: dict[str, int] = field(default_factory=dict)
 
@@ -54,6 +59,11 @@ class Counters:
     def fitted(self, status: str) -> None:
         """Counts one refit."""
         self.fits[status] = self.fits.get(status, 0) + 1
+
+    def share(self, engine: str, boot: str, other: str) -> None:
+        """Counts one summary of a boot that goes on after another one of the same engine was heard."""
+        self.shared += 1
+        self.last_shared = {"engine": engine, "boot": boot, "other": other}
 
     def alarmed(self, detector: str) -> None:
         """Counts one memory shortened."""

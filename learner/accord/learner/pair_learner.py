@@ -90,13 +90,14 @@ class PairLearner:
             for (entry_id, _), one in zip(entries, found, strict=True)
             if (summary := self._admit(entry_id, one, end_ms)) is not None
         ]
+        heard_ms = (tick_of(self.watermark) + 1) * TICK_MS
         self.watermark = entries[-1][0]
         if admitted:
             before = int(state.labels.sum())
             folded = state.fold(end_ms, admitted)
             self.counters.labels += int(state.labels.sum()) - before
             self.counters.fitted(state.status.value)
-            self.sequences.forget(end_ms)
+            self.sequences.forget(end_ms, heard_ms)
             self._note(folded, end_ms)
             self._propose()
             if self.learnt.due and self._due_tick() <= tick:
@@ -126,6 +127,7 @@ class PairLearner:
             if isinstance(whole, Refusal):
                 raise whole
             summary = state.fitting(whole)
+            other = self.sequences.in_between(summary.engine, summary.boot)
             missing = self.sequences.admit(summary.engine, summary.boot, summary.first_seq, summary.last_seq, end_ms)
         except Refusal as refusal:
             self.counters.refuse(refusal, entry_id)
@@ -138,6 +140,8 @@ class PairLearner:
         self.counters.summaries += 1
         self.counters.rounds += summary.rounds
         self.counters.rounds_missing += missing
+        if other is not None:
+            self.counters.share(summary.engine, summary.boot, other)
         first = summary.first_seq
         known = self.learnt.lineage.get(summary.engine)
         if known is not None and known[0] == summary.boot:

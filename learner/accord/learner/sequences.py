@@ -17,6 +17,7 @@ class Sequences:
 
     Attributes:
         last: (engine, boot) -> [last round, stream milliseconds of its arrival].
+        newest: engine -> the boot that was heard last; only since this record was loaded.
 
     >>> seen = Sequences()
     >>> seen.admit("host/0", "00000000000000aa", 1, 3, 1000)
@@ -26,6 +27,7 @@ class Sequences:
     """
 
     last: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    newest: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def admit(self, engine: str, boot: str, first: int, last: int, at_ms: int) -> int:
         """Admits rounds first..last and returns how many rounds before them never arrived.
@@ -41,8 +43,27 @@ class Sequences:
         self.last[(engine, boot)] = [last, at_ms]
         return first - known - 1
 
-    def forget(self, now_ms: int) -> None:
-        """Drops boots that have been silent for a day."""
+    def in_between(self, engine: str, boot: str) -> str | None:
+        """The other boot that was heard since this one: two processes share an engine name. To be asked before `admit`.
+
+        Nothing is mixed up, as rounds are numbered by boot, but each of the two hides the other's heartbeat.
+        """
+        other = self.newest.get(engine, boot)
+        self.newest[engine] = boot
+        return other if other != boot and (engine, boot) in self.last else None
+
+    def forget(self, now_ms: int, heard_ms: int) -> None:
+        """Drops boots that have been silent for a day in which others were heard.
+
+        A day in which nobody was heard says nothing of anyone: the pair had no traffic, or the store's clock jumped.
+
+        Args:
+            now_ms, heard_ms: stream milliseconds of what was admitted last, and of what was before that.
+        """
+        gap_ms = now_ms - heard_ms
+        if gap_ms > FORGET_AFTER_MS:
+            for values in self.last.values():
+                values[1] = min(values[1] + gap_ms, now_ms)
         silent = [key for key, (_, at_ms) in self.last.items() if now_ms - at_ms > FORGET_AFTER_MS]
         for key in silent:
             del self.last[key]

@@ -73,6 +73,10 @@ class Journal(Watcher):
         """One line."""
         event(log, "pair taken", pair=pair, fence=fence, version=version, workloads=workloads)
 
+    def store_rewound(self, pair: str, committed: str, found: str) -> None:
+        """One line."""
+        event(log, "store went back", level=logging.WARNING, pair=pair, committed=committed, found=found)
+
     def pair_given_back(self, pair: str) -> None:
         """One line."""
         event(log, "pair given back", pair=pair)

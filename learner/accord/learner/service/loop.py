@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import takewhile
 
 from ..logs import event
@@ -40,6 +41,9 @@ _REASONS = {
     OverridesMovedError: "overrides",
 }
 
+GRACE_S = 1.0
+"""How long a learner that is told to stop waits for an answer of the store."""
+
 
 class LearnerService:
     """Learns the pairs it holds until it is told to stop.
@@ -56,7 +60,7 @@ class LearnerService:
         self._given = store
         self._opened: Store | None = store
         self._membership: Membership | None = None
-        self._stop = threading.Event()
+        self._stop, self._ended = threading.Event(), threading.Event()
         self._next_rebalance = 0.0
 
     @property
@@ -74,11 +78,35 @@ class LearnerService:
         return self._membership
 
     def stop(self) -> None:
-        """Ends the loop after the cycle that runs now; safe in a signal handler."""
+        """Ends the loop after the cycle that runs now; safe in a signal handler.
+
+        A store that says nothing is not waited for longer than GRACE_S.
+        """
         self._stop.set()
+
+    def _hang_up(self) -> None:
+        """Once the loop shall end: ends every wait for the store, until it has."""
+        self._stop.wait()
+        wait_s = GRACE_S
+        while not self._ended.wait(wait_s):
+            wait_s = 0.05
+            if self._opened is not None:
+                with suppress(Exception):
+                    self._opened.hang_up()
 
     def run(self) -> None:
         """Runs until `stop`, then gives every lease back. An unreachable store is waited for."""
+        threading.Thread(target=self._hang_up, name="accord-learner-stop", daemon=True).start()
+        try:
+            self._learn()
+        finally:
+            self._stop.set()
+            try:
+                self._leave()
+            finally:
+                self._ended.set()
+
+    def _learn(self) -> None:
         reached, failures = False, 0
         while not self._stop.is_set():
             try:
@@ -97,7 +125,6 @@ class LearnerService:
                 pause = random.uniform(0.05, min(0.1 * 2.0**failures, _LONGEST_BACKOFF_S))
             self.watch.passed()
             self._stop.wait(pause)
-        self._leave()
 
     def cycle(self) -> float:
         """One pass over the pairs; returns how many seconds to wait for the next tick to close.

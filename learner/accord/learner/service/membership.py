@@ -41,6 +41,7 @@ class Membership:
         self.owners: dict[str, PairOwner] = {}
         self._broken: dict[str, str] = {}
         self._aside: dict[str, float] = {}
+        self._committed: dict[str, str] = {}
         self._renewed = float("-inf")
 
     def rebalance(self) -> None:
@@ -63,7 +64,9 @@ class Membership:
 
     def drop(self, pair_id: str, why: str) -> None:
         """Forgets a pair whose lease is lost, or whose last commit is unknown."""
-        if self.owners.pop(pair_id, None) is not None:
+        owner = self.owners.pop(pair_id, None)
+        if owner is not None:
+            self._committed[pair_id] = owner.committed
             self.watch.pair_dropped(pair_id, why)
 
     def keep(self) -> bool:
@@ -98,6 +101,7 @@ class Membership:
     def give_back(self, pair_id: str) -> None:
         """Releases a pair for somebody else to take at once."""
         owner = self.owners.pop(pair_id)
+        self._committed[pair_id] = owner.committed
         try:
             self.store.release(owner.lease)
         except StoreUnavailableError:
@@ -141,6 +145,9 @@ class Membership:
                 self._broken[pair_id] = str(error)
                 self.watch.pair_failed(pair_id, str(error))
             return
+        committed = self._committed.pop(pair_id, owner.committed)
+        if owner.rewound(committed):
+            self.watch.store_rewound(pair_id, committed, owner.committed)
         self.owners[pair_id] = owner
         self._broken.pop(pair_id, None)
         learnt = owner.learner.learnt

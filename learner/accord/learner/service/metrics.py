@@ -73,6 +73,9 @@ class Meters(Watcher):
         self._failed = self._counter("commits_failed", "Commits refused, or of unknown outcome", "reason")
         for reason in COMMIT_FAILURES:
             self._failed.labels(reason)
+        self._rewinds = self._counter(
+            "store_rewinds", "Times that the store came back older than a commit that it had acknowledged"
+        )
         self._lag_entries = self._gauge("lag_entries", "Summaries that wait to be learnt", "pair")
         self._lag_seconds = self._gauge("lag_seconds", "Age of the oldest summary that waits", "pair")
         self._pairs = self._gauge("pairs_owned", "Pairs that this learner holds")
@@ -108,6 +111,10 @@ class Meters(Watcher):
         """Down."""
         self._reached = False
         self._up.set(0)
+
+    def store_rewound(self, pair: str, committed: str, found: str) -> None:
+        """One more."""
+        self._rewinds.inc()
 
     def passed(self) -> None:
         """The loop goes round."""

@@ -27,14 +27,12 @@ from ..store import (
     StoreError,
     stream_id,
 )
+from .pair_time import AHEAD_MS, PairTime, after
 from .progress import Progress
 from .shadow import served_instead
 from .watch import Watcher
 
 log = logging.getLogger(__name__)
-
-AHEAD_MS = 5_000
-"""An id this far ahead of the store's clock was not given by it."""
 
 
 COMPOSED_AGAIN = 8
@@ -59,6 +57,7 @@ class PairOwner:
 
     Attributes:
         behind: whether the last step left something, for want of time.
+        committed: watermark that the store is known to have had.
 
     Raises:
         Refusal: when the stored state cannot be understood.
@@ -92,11 +91,20 @@ class PairOwner:
         sequences, counters = Sequences.decode(stored.sequences), Counters.decode(stored.counters)
         self.learner = PairLearner(learnt, sequences, counters, stored.watermark)
         self.progress = Progress(self.pair_id, self.learner)
+        self.time = PairTime(store, lease)
+        self.committed = stored.watermark
 
     @property
     def watermark(self) -> str:
         """Id of the last entry that is learnt."""
         return self.learner.watermark
+
+    def rewound(self, committed: str) -> bool:
+        """Counts it when the state that was loaded is older than what the store had acknowledged."""
+        if stream_id("watermark", self.watermark) >= stream_id("committed", committed):
+            return False
+        self.learner.counters.rewinds += 1
+        return True
 
     def forget_silent_engines(self) -> None:
         """Drops the heartbeats of engines that have been silent for a day: a container's name may never return."""
@@ -119,7 +127,9 @@ class PairOwner:
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
         self.progress.begin()
-        self._keep_to_the_present(entries, clock_ms)
+        first = entries[0][0] if entries else None
+        clock_ms = self.time.complete(clock_ms, self.watermark, first, self.learner.learnt.due)
+        self._keep_to_the_present(entries)
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
         published = self.learner.begin(clock_ms // TICK_MS) + self._advance(whole, closed)
@@ -136,6 +146,7 @@ class PairOwner:
         )
         began = time.monotonic()
         served = self._commit(commit, published)
+        self.committed = learner.watermark
         took = time.monotonic() - began
         self.watch.stepped(self.progress.committed(served, self._now_ms() if published else None, took))
         return len(served)
@@ -184,14 +195,12 @@ class PairOwner:
         self.progress.advanced(found)
         return published + found
 
-    def _keep_to_the_present(self, entries: list[Entry], clock_ms: int) -> None:
+    def _keep_to_the_present(self, entries: list[Entry]) -> None:
         """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
-        limit_ms = clock_ms + AHEAD_MS
-        # A watermark ahead of the clock: the clock went back. Ids of now would lie before it and never be read.
-        if stream_id("watermark", self.watermark)[0] >= clock_ms:
-            return
+        limit_ms = self.time.now_ms + AHEAD_MS
         if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
-            moved = self.store.bring_back(self.lease, limit_ms)
+            now_ms = max(self.time.now_ms, self.time.reached_ms, after(self.watermark))
+            moved = self.store.bring_back(self.lease, limit_ms, now_ms)
             if moved:
                 why = "their ids lay in the future"
                 event(log, "entries brought back", level=logging.WARNING, pair=self.pair_id, count=moved, reason=why)

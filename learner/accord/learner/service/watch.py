@@ -68,6 +68,9 @@ class Watcher:
     def pair_taken(self, pair: str, fence: int, version: int, workloads: int) -> None:
         """A lease was taken and the pair's state loaded."""
 
+    def store_rewound(self, pair: str, committed: str, found: str) -> None:
+        """A pair's state is older than what the store had acknowledged: the watermarks that it had, and has."""
+
     def pair_given_back(self, pair: str) -> None:
         """A lease was given back."""
 
@@ -108,6 +111,10 @@ class Watchers(Watcher):
     def pair_taken(self, pair: str, fence: int, version: int, workloads: int) -> None:
         """To all."""
         self._tell("pair_taken", pair, fence, version, workloads)
+
+    def store_rewound(self, pair: str, committed: str, found: str) -> None:
+        """To all."""
+        self._tell("store_rewound", pair, committed, found)
 
     def pair_given_back(self, pair: str) -> None:
         """To all."""

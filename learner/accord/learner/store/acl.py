@@ -110,7 +110,7 @@ def rules(role: RedisRole, pair_id: str | None = None) -> tuple[str, ...]:
             f"~{LEARNERS}",
             f"~{any_of_a_pair}*",
             f"(+evalsha ~{PREFIX}*)",
-            f"(+del ~{any_of_a_pair}rounds)",
+            f"(+del +xdel +xsetid ~{any_of_a_pair}rounds)",
         )
     written = ("overrides", "coefficients", "history", "audit")
     return (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redis.exceptions import NoScriptError
+
 from . import scripts
 from .base import Argument, Base
 from .errors import translated
@@ -56,11 +58,16 @@ class Leases(Base):
         ttl = whole("ttl_ms", ttl_ms, 1)
         if self.clustered or len(leases) < 2:
             return [lease for lease in leases if not self.renew(lease, ttl)]
+        digest = self._script(scripts.RENEW).sha
         with self._client.pipeline(transaction=False) as pipe:
+            # By its digest: a learner has no right to send a script with the call.
             for lease in leases:
-                pipe.eval(scripts.RENEW, 1, PairKeys(lease.pair_id).lease, lease.owner, lease.fence, ttl)
+                pipe.evalsha(digest, 1, PairKeys(lease.pair_id).lease, lease.owner, lease.fence, ttl)
             # A key of a wrong type fails alone: that lease is lost, the others are not.
             replies = pipe.execute(raise_on_error=False)
+        if any(isinstance(reply, NoScriptError) for reply in replies):
+            # A server that was started again has forgotten its scripts; a single call loads this one.
+            return [lease for lease in leases if not self.renew(lease, ttl)]
         return [lease for lease, reply in zip(leases, replies, strict=True) if reply != 1]
 
     @translated()

@@ -28,20 +28,28 @@ ACQUIRE = (
     + _NOW
     + """
 local now = now_ms()
-local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
-if held[1] and tonumber(held[3]) > now then
+local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms', 'granted_ms')
+local expires, granted = tonumber(held[3] or '0'), tonumber(held[4] or '0')
+if granted > now then
+  expires = now + math.max(expires - granted, 0)
+  redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', expires), 'granted_ms', string.format('%.0f', now))
+end
+local until_ms, at_ms = string.format('%.0f', now + tonumber(ARGV[2])), string.format('%.0f', now)
+if held[1] and expires > now then
   if held[1] ~= ARGV[1] then return false end
-  redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + tonumber(ARGV[2])))
+  redis.call('HSET', KEYS[1], 'expires_ms', until_ms, 'granted_ms', at_ms)
   return tonumber(held[2])
 end
 local fence = redis.call('HINCRBY', KEYS[1], 'fence', 1)
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'expires_ms', string.format('%.0f', now + tonumber(ARGV[2])))
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'expires_ms', until_ms, 'granted_ms', at_ms)
 return fence
 """
 )
 """KEYS lease | ARGV owner, ttl ms -> the fence, or nil while somebody else holds the lease.
 
-The holder keeps its fence; whoever takes a lapsed or released lease, the former holder included, gets the next one.
+The holder keeps its fence; whoever takes a lapsed or released lease, the former holder included, gets the next one. A
+lease granted after now, by a clock that has gone back since, lasts as long as it was granted for, from now on: that of
+a dead owner would otherwise last as long as the jump was.
 """
 
 RENEW = (
@@ -51,7 +59,8 @@ RENEW = (
 local now = now_ms()
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] or tonumber(held[3]) <= now then return 0 end
-redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + tonumber(ARGV[3])))
+redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + tonumber(ARGV[3])),
+  'granted_ms', string.format('%.0f', now))
 return 1
 """
 )
@@ -88,10 +97,18 @@ ANNOUNCE = (
 local now = now_ms()
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+local longest = string.format('%.0f', now + 10 * tonumber(ARGV[2]))
+for _, learner in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. longest, '+inf')) do
+  redis.call('ZADD', KEYS[1], longest, learner)
+end
 return 1
 """
 )
-"""KEYS learners | ARGV learner, ttl ms -> 1. Prunes the lapsed."""
+"""KEYS learners | ARGV learner, ttl ms -> 1. Prunes the lapsed.
+
+An announcement that lasts ten times longer than this one was made before the clock went back: it is cut to that, or a
+dead learner would count for as long as the jump was.
+"""
 
 ALIVE = _HEAD + _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now_ms()), '+inf')"
 """KEYS learners | ARGV none -> ids of the learners whose announcement has not lapsed."""
@@ -274,11 +291,12 @@ if #redis.call('XRANGE', KEYS[2], '-', '(' .. ARGV[3] .. '-0', 'COUNT', 1) > 0 t
 local ahead = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', ARGV[4])
 if #ahead == 0 then return 0 end
 redis.call('DEL', KEYS[2])
-for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], '*', unpack(entry[2])) end
+for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], ARGV[5] .. '-*', unpack(entry[2])) end
 return #ahead
 """
 )
-"""KEYS lease, rounds | ARGV owner, fence, limit ms, most entries -> how many entries were brought back to the present.
+"""KEYS lease, rounds | ARGV owner, fence, limit ms, most entries, ms of now -> how many entries were brought back to
+the present.
 
 For a stream whose newest ids lie in the future: Redis gives every later entry an id behind them. Once nothing below the
 limit is left, the stream is made anew with the same entries in the same order and ids of now. A repeated call finds
@@ -294,3 +312,41 @@ end
 return may
 """
 """KEYS the register of pairs | ARGV command, key, command, key, ... -> 1 or 0 for each: may this user run it."""
+
+MOVE_ON = (
+    _HEAD
+    + """
+local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
+if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
+local info, last = redis.pcall('XINFO', 'STREAM', KEYS[2]), '0-0'
+if info['err'] then return 0 end
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then last = info[i + 1] end
+end
+local ms, target, limit, tick = tonumber(string.match(last, '^(%d+)')), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[6]
+if ms >= limit then return 0 end
+if ARGV[5] == '' then
+  if ms >= target then return ms end
+  redis.call('XSETID', KEYS[2], ARGV[3] .. '-0')
+  return target
+end
+if ms >= target then target = (math.floor(ms / tick) + 1) * tick end
+local to = string.format('%.0f', target)
+while true do
+  local late = redis.call('XRANGE', KEYS[2], '(' .. ARGV[5], '(' .. to .. '-0', 'COUNT', 500)
+  if #late == 0 then break end
+  for _, entry in ipairs(late) do
+    redis.call('XADD', KEYS[2], to .. '-*', unpack(entry[2]))
+    redis.call('XDEL', KEYS[2], entry[1])
+  end
+end
+return target
+"""
+)
+"""KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick -> where later entries' ids begin
+now, in ms: at the given one, or where the last id is already.
+
+For a store whose clock went back: Redis gives later entries ids behind the last one. With a watermark, what waits
+behind it gets new ids too, in order, of a tick of its own. 0, and nothing is done, when the lease has passed on, there
+is no stream, or its last id lies beyond the limit.
+"""

@@ -133,14 +133,34 @@ class Store(Registry, Leases, Operators):
         return int(length), stream_id("entry", oldest[0][0].decode())[0]
 
     @translated()
-    def bring_back(self, lease: Lease, limit_ms: int) -> int:
-        """Gives entries whose ids lie at or behind `limit_ms` ids of now, in order; how many that were.
+    def bring_back(self, lease: Lease, limit_ms: int, now_ms: int) -> int:
+        """Gives entries whose ids lie at or behind `limit_ms` ids of `now_ms`, in order; how many that were.
 
         Nothing happens while older entries wait, or when the lease has passed on. At most AHEAD_ENTRIES are kept.
         """
         keys = PairKeys(lease.pair_id)
         args: list[Argument] = [lease.owner, lease.fence, whole("limit_ms", limit_ms, 1), AHEAD_ENTRIES]
-        return int(self._run(scripts.BRING_BACK, [keys.lease, keys.rounds], args))
+        return int(self._run(scripts.BRING_BACK, [keys.lease, keys.rounds], [*args, whole("now_ms", now_ms, 1)]))
+
+    @translated()
+    def move_on(self, lease: Lease, now_ms: int, limit_ms: int, tick_ms: int, watermark: str | None = None) -> int:
+        """Gives every later entry of a pair's stream an id at or behind `now_ms`; the ms behind which they lie now.
+
+        0, with nothing done, when the lease has passed on, there is no stream, or its last id lies beyond the limit.
+
+        Args:
+            lease: of the owner.
+            now_ms: unix milliseconds, at the beginning of a tick.
+            limit_ms: ids from here on were given by nobody's clock.
+            tick_ms: milliseconds of a tick.
+            watermark: give what waits behind it ids of a tick of its own, None to leave them as they are.
+        """
+        keys = PairKeys(lease.pair_id)
+        args: list[Argument] = [lease.owner, lease.fence, whole("now_ms", now_ms, 1), whole("limit_ms", limit_ms, 1)]
+        if watermark is not None:
+            stream_id("watermark", watermark)
+        args += [watermark or "", whole("tick_ms", tick_ms, 1)]
+        return int(self._run(scripts.MOVE_ON, [keys.lease, keys.rounds], args))
 
     @translated()
     def load(self, pair_id: str) -> StoredState:
