@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import signal
@@ -90,6 +91,7 @@ def main() -> int:
     """Replays until SIGTERM; 0 when everything was sent."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    faulthandler.register(signal.SIGUSR1)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     config = json.loads(sys.argv[1])
@@ -100,7 +102,9 @@ def main() -> int:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        # A wait without an end can miss a signal that comes just before it.
+        while thread.is_alive():
+            thread.join(0.5)
     sent = [finish(agent, player, config["stop_s"]) for agent, player in running]
     return 0 if all(sent) else 1
 

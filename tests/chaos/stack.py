@@ -118,6 +118,10 @@ class Stack:
         status = child.wait(within_s)
         self.stops.append((child.name, time.monotonic() - begin, status))
         if status is None:
+            # Engines then write where their threads stand.
+            if child in self.fleets:
+                child.signal(signal.SIGUSR1)
+                child.wait(1.0)
             child.kill()
         return status
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
+from queue import SimpleQueue
 
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry
@@ -60,6 +61,7 @@ class LearnerService:
         self._given = store
         self._opened: Store | None = store
         self._membership: Membership | None = None
+        self._asked: SimpleQueue[None] = SimpleQueue()
         self._stop, self._ended = threading.Event(), threading.Event()
         self._next_rebalance = 0.0
 
@@ -82,11 +84,13 @@ class LearnerService:
 
         A store that says nothing is not waited for longer than GRACE_S.
         """
-        self._stop.set()
+        # Unlike an event, whose lock the interrupted thread may hold, this queue may be filled by a handler.
+        self._asked.put(None)
 
     def _hang_up(self) -> None:
-        """Once the loop shall end: ends every wait for the store, until it has."""
-        self._stop.wait()
+        """Once the loop shall end: says so, and ends every wait for the store, until it has."""
+        self._asked.get()
+        self._stop.set()
         wait_s = GRACE_S
         while not self._ended.wait(wait_s):
             wait_s = 0.05
@@ -100,7 +104,7 @@ class LearnerService:
         try:
             self._learn()
         finally:
-            self._stop.set()
+            self.stop()
             try:
                 self._leave()
             finally:
