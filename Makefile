@@ -2,7 +2,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo up test lint bench clean secrets
+.PHONY: demo up test lint bench chaos clean secrets
 
 demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server; ARGS=--stay keeps it running
 	$(BIN)/accord demo $(ARGS)
@@ -26,6 +26,10 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test ## both sides of every comparison in one run
 	$(BIN)/python -m tests.bench
+
+CHAOS_FLAGS ?=
+chaos: $(VENV)/.test ## the fault campaign, about a quarter of an hour; CHAOS_FLAGS="--seed N" repeats one
+	$(BIN)/python -m tests.chaos $(CHAOS_FLAGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

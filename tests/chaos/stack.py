@@ -101,6 +101,7 @@ class Stack:
         for child in [*self.fleets, self.control]:
             child.start()
         until(lambda: len(list(self.ledger.glob("*.json"))) == self.size.engines, 60.0, "every engine")
+        until(lambda: any(self.control_ledger.glob("*.json")), 60.0, "the control")
 
     def close(self) -> None:
         """Ends whatever still runs."""

@@ -22,6 +22,9 @@ from .faults import Event
 from .ledger import Account
 
 KNOTS = (0.0, 2.0, 4.0)
+WARM = 20
+"""Steps of a boot that are not compared: what is imported and allocated once."""
+
 AFTER_S = 2.0
 """Steps this soon after a fault still count as steps under it."""
 
@@ -184,7 +187,7 @@ def _percentiles(books: Sequence[Account], events: Sequence[Event]) -> Percentil
     calm, trouble = [], []
     for book in books:
         frozen = [event for event in events if event.frozen == book.process]
-        for end, wall, cpu in book.steps:
+        for end, wall, cpu in book.steps[WARM:]:
             if any(end - wall < event.end + 0.2 and end > event.begin for event in frozen):
                 continue
             under = any(event.begin <= end and end - wall <= event.end + AFTER_S for event in events)
