@@ -17,7 +17,8 @@ from tests.e2e.recorder import NO_REWRITE
 from accord.learner.child import Child
 from accord.learner.embedded import _find_binary, _free_port
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+FAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+"""Moves a server's clock; on Debian the package libfaketime."""
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0, what: str = "the condition") -> None:
@@ -44,10 +45,10 @@ class Node:
         self.extra: list[str] = []
         self._clock = folder.parent / f"{folder.name}.clock"
         environment = {}
-        self.movable = fake_time and Path(FAKETIME).exists()
+        self.movable = fake_time and FAKETIME is not None
         if self.movable:
             self.move_clock(0)
-            environment = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            environment = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._clock),
                            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
         self._argv = [str(_find_binary()), "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
         self._argv += ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
