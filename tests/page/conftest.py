@@ -23,8 +23,11 @@ WORKLOADS = 8
 
 
 @pytest.fixture(scope="session")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taught]:
-    """Store, learner and api as processes, after a short run of two replay engines and one operator's mistake."""
+def taught(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taught]:
+    """Store, learner and api as processes, after a short run of two replay engines and one operator's mistake.
+
+    Asks for Chromium first: without it nothing needs to be learnt.
+    """
     folder = tmp_path_factory.mktemp("page")
     with Stack(folder) as stack:
         fleet = Fleet(folder, stack.redis_url, stack.api_url, engines=2, rate=100.0)
@@ -53,20 +56,26 @@ def _learnt(url: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium; without one the tests are skipped, unless ACCORD_REQUIRE_BROWSER=1 asks for it."""
+def chromium() -> str:
+    """Where Chromium is; without one the tests are skipped, unless ACCORD_REQUIRE_BROWSER=1 asks for it."""
     path = os.environ.get("ACCORD_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
         reason = "no Chromium: install the chromium package, or set ACCORD_CHROMIUM to one"
         if os.environ.get("ACCORD_REQUIRE_BROWSER") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """Headless Chromium. It ends with each module: its event loop would be in the way of other tests' own."""
     # Its sandbox needs rights that root in a container does not have.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     # Well above what is needed on a quiet machine.
     expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=arguments)
+        running = playwright.chromium.launch(executable_path=chromium, args=arguments)
         yield running
         running.close()
 

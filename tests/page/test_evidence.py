@@ -30,7 +30,7 @@ COSTS = {
 
 
 @pytest.fixture(scope="module")
-def drifted() -> Iterator[RunningApi]:
+def drifted(chromium: str) -> Iterator[RunningApi]:
     """An api before a pair whose drafts for code became much worse, and an engine that has told its costs."""
     with EmbeddedServer() as own, Store(connect(own.url, role="test")) as store:
         store.register(PAIR, fleet.KNOTS)
