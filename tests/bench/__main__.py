@@ -6,7 +6,20 @@ import importlib
 import itertools
 import sys
 
-BENCHES = ("latency", "refit_ratio", "peers", "host_cost")
+BENCHES = (
+    "latency",
+    "refit_ratio",
+    "peers",
+    "host_cost",
+    "batch_decode",
+    "learner_throughput",
+    "api_ratio",
+    "long_polls",
+    "agent_cost",
+    "redis_memory",
+    "fleet_simulation",
+    "scale_out",
+)
 
 if __name__ == "__main__":
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))

@@ -1,9 +1,9 @@
 """What the agent of an engine costs at 100 rounds a second, and what a round needs on the wire.
 
-The information that a round carries is what the learner cannot know before. Its coefficients are known by their version.
-Every sum is known up to its own sampling noise, and noise finer than a tenth of a standard deviation teaches nothing:
-a number quantised to sigma / 10 has log2(sqrt(2 pi e) * 10) = 5.4 bits. Counts are sent exactly: the entropy of a
-Poisson count with the mean over many rounds. Boot, sequence and version need a few bytes more.
+The information that a round carries is what the learner cannot know before. Its coefficients are known by their
+version. Every sum is known up to its own sampling noise, and noise finer than a tenth of a standard deviation teaches
+nothing: a number quantised to sigma / 10 has log2(sqrt(2 pi e) * 10) = 5.4 bits. Counts are sent exactly: the entropy
+of a Poisson count with the mean over many rounds. Boot, sequence and version need a few bytes more.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ def main(seconds: float = 20.0) -> dict[str, float]:
         finally:
             api.stop()
     share, caller, memory, sent = (float(word) for word in out.split())
-    print(f"  agent at {RATE:.0f} rounds/s for {seconds:.0f} s: {share:.1%} of one core, {caller:.2%} on the engine's own thread, "
-          f"{memory:.1f} MB beside an idle Python with the same modules; {sent:.0f} rounds landed")  # fmt: skip
+    print(
+        f"  agent at {RATE:.0f} rounds/s for {seconds:.0f} s: {share:.1%} of one core, {caller:.2%} on the engine's "
+        f"own "
+        f"thread, {memory:.1f} MB beside an idle Python with the same modules; {sent:.0f} rounds landed"
+    )
     print(f"  {load_note()}")
     return found | {"cpu_share": share, "memory_mb": memory, "landed": sent / (seconds * RATE)}
 
@@ -76,8 +79,13 @@ def wire() -> dict[str, float]:
     filled = float(np.mean([np.count_nonzero(cell[:, 0]) for cell in cells]))
     sketch = (labels + filled * NUMBER_BITS) / 8.0
     need = needed + sketch / SKETCH_EVERY
-    print(f"  a round of {STEPS} steps, {rows} workloads, K = {fleet.pair.k}, knots {KNOTS}: {sent:.0f} bytes sent, of them sketch "
-          f"{(full - plain) / SKETCH_EVERY:.0f}; information {need:.0f}, of them sketch {sketch / SKETCH_EVERY:.0f}: {sent / need:.1f} times")  # fmt: skip
+    print(
+        f"  a round of {STEPS} steps, {rows} workloads, K = {fleet.pair.k}, knots {KNOTS}: {sent:.0f} bytes sent, "
+        f"of them "
+        f"sketch {(full - plain) / SKETCH_EVERY:.0f}; information {need:.0f}, of them sketch "
+        f"{sketch / SKETCH_EVERY:.0f}: "
+        f"{sent / need:.1f} times"
+    )
     return {"bytes": sent, "needed": need, "ratio": sent / need}
 
 
@@ -131,11 +139,10 @@ def _engine(redis_url: str, api_url: str, seconds: float) -> None:
 def _paced(seconds: float, work: object) -> float:
     """CPU seconds of this process while it calls `work(number)` at the rate."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    before, end, number = usage.ru_utime + usage.ru_stime, time.monotonic() + seconds, 0
-    for at in _times(end, seconds):
+    before, end = usage.ru_utime + usage.ru_stime, time.monotonic() + seconds
+    for number, at in enumerate(_times(end, seconds)):
         threading.Event().wait(max(at - time.monotonic(), 0.0))
         work(number)  # type: ignore[operator]
-        number += 1
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime - before
 

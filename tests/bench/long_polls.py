@@ -67,8 +67,12 @@ def _measure(url: str, process: psutil.Process, publisher: Publisher, polls: int
         for sock in sockets.values():
             sock.close()
     connection, each = (connected - before) / polls, (waiting - before) / polls
-    print(f"  {polls} long-polls on one process: {each / 1024:.1f} KiB each, of them {connection / 1024:.1f} for the idle connection; "
-          f"commit to the last answer {min(last):.2f} s (of {turns}: {', '.join(f'{one:.2f}' for one in last)}); {load_note()}")  # fmt: skip
+    print(
+        f"  {polls} long-polls on one process: {each / 1024:.1f} KiB each, of them {connection / 1024:.1f} for the "
+        f"idle "
+        f"connection; commit to the last answer {min(last):.2f} s (of {turns}: "
+        f"{', '.join(f'{one:.2f}' for one in last)}); {load_note()}"
+    )
     return {"bytes": each, "seconds": min(last), "answered": answered / (turns * polls), "polls": polls}
 
 

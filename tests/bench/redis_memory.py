@@ -43,7 +43,8 @@ def _states(store: Store) -> dict[str, float]:
         sizes[workloads] = store.client.memory_usage(PairKeys(pair_id).state, samples=0)
     each = (sizes[64] - sizes[8]) / 56
     print(
-        f"  state of a pair without engines, K = {k}: {sizes[0]} bytes, and {each:.0f} for each workload (64: {sizes[64]})"
+        f"  state of a pair without engines, K = {k}: {sizes[0]} bytes, and {each:.0f} for each workload "
+        f"(64: {sizes[64]})"
     )
     return {"state_base": sizes[0], "state_workload": each}
 
@@ -66,7 +67,8 @@ def _learnt(store: Store, url: str) -> dict[str, float]:
     }
     versions = store.client.xlen(keys.history)
     print(
-        f"  after 640 rounds of 64 engines, 8 workloads: {sizes} bytes; a version in history {sizes['history'] / max(versions, 1):.0f}"
+        f"  after 640 rounds of 64 engines, 8 workloads: {sizes} bytes; a version in history "
+        f"{sizes['history'] / max(versions, 1):.0f}"
     )
     return {"history_version": sizes["history"] / max(versions, 1), "state_64_engines": sizes["state"]}
 
@@ -87,8 +89,12 @@ def _stopped(store: Store, hour: int, max_entries: int) -> dict[str, float]:
         most = max(most, store.client.memory_usage(key, samples=0) if start % 10_000 == 0 else 0)
     length, size = store.client.xlen(key), store.client.memory_usage(key, samples=0)
     grown = store.client.info("memory")["used_memory"] - before
-    print(f"  {hour} s without a learner, {ENGINES} engines, a round every {SECONDS_A_ROUND:.0f} s: {count} entries sent, {length} kept"
-          f" (cap about {max_entries}), {size / 1e6:.0f} MB, {grown / 1e6:.0f} MB more in the server, {size / length:.0f} bytes an entry")  # fmt: skip
+    print(
+        f"  {hour} s without a learner, {ENGINES} engines, a round every {SECONDS_A_ROUND:.0f} s: {count} entries "
+        f"sent, "
+        f"{length} kept (cap about {max_entries}), {size / 1e6:.0f} MB, {grown / 1e6:.0f} MB more in the server, "
+        f"{size / length:.0f} bytes an entry"
+    )
     return {
         "stopped_over_cap": length / max_entries,
         "entry_bytes": size / length,

@@ -50,8 +50,8 @@ def _seconds(store: Store, url: str, fleets: list[Rounds], learners: int, folder
         keys = PairKeys(pair_id)
         store.client.delete(keys.state, keys.coefficients, keys.history, keys.rounds)
     environment = {"ACCORD_REDIS_URL": url}
-    children = [Child(f"learner-{i}", [sys.executable, "-m", "accord.learner"], folder / f"log-{i}", environment=environment)
-                for i in range(learners)]  # fmt: skip
+    argv = [sys.executable, "-m", "accord.learner"]
+    children = [Child(f"learner-{i}", argv, folder / f"log-{i}", environment=environment) for i in range(learners)]
     for child in children:
         child.start()
     try:
