@@ -115,6 +115,7 @@ def _compare(
                 folder / "api.log", environment={"ACCORD_REDIS_URL": redis_url, **environment})  # fmt: skip
     bare = Child("bare", [sys.executable, "-m", "tests.bench.bare_route", str(folder)], folder / "bare.log")
     api.start()
+    clients: list[Client] = []
     try:
         ours = Client(_wait(ready, api), psutil.Process(api.pid))
         whole = ours.answer(ours.request(extra))
@@ -125,6 +126,7 @@ def _compare(
         (folder / "headers").write_text(json.dumps(kept))
         bare.start()
         theirs = Client(_wait(bare_ready, bare), psutil.Process(bare.pid))
+        clients += [ours, theirs]
         found = {}
         for status, headers in ((200, extra), (304, {"if-none-match": lines["etag"], **extra})):
             sides = []
@@ -144,6 +146,8 @@ def _compare(
                   f"ratio {cpu[1] / cpu[0]:.2f} (by wall time, one connection: {wall:.2f})")  # fmt: skip
         return found
     finally:
+        for client in clients:
+            client.sock.close()
         api.stop()
         if bare.alive:
             bare.stop()
