@@ -105,7 +105,7 @@ function options(spec, current, width) {
     legend: { live: width >= 420 },
     scales: { x: { time: Boolean(spec.time), range: range(current, "xRange", spec.whole ? 0.5 : 0) }, y: { range: range(current, "yRange", null) } },
     axes: [
-      { ...axis, label: spec.xLabel, size: 34, ...(spec.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), ...(spec.time ? { values: TIMES, space: 90 } : {}) },
+      { ...axis, label: spec.xLabel, size: spec.time ? 48 : 34, ...(spec.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {}), ...(spec.time ? { values: TIMES, space: 90 } : {}) },
       { ...axis, label: spec.yLabel, size: 56 },
     ],
     series: [
