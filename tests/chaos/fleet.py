@@ -23,6 +23,7 @@ from accord.hooks.settings import AgentSettings, Mode
 from accord.learner.basis import Array
 from accord.learner.evaluate.trace import Trace
 from accord.learner.pair import Pair
+from accord.learner.signals import when_told
 
 from .ledger import Book
 
@@ -93,7 +94,7 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     faulthandler.register(signal.SIGUSR1)
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    when_told(stop.set)
     config = json.loads(sys.argv[1])
     running = build(config, Trace.bundled())
     threads = [threading.Thread(target=player.run, args=(None, stop)) for _, player in running]
@@ -102,9 +103,7 @@ def main() -> int:
     for thread in threads:
         thread.start()
     for thread in threads:
-        # A wait without an end can miss a signal that comes just before it.
-        while thread.is_alive():
-            thread.join(0.5)
+        thread.join()
     sent = [finish(agent, player, config["stop_s"]) for agent, player in running]
     return 0 if all(sent) else 1
 

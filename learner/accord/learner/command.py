@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
 from contextlib import ExitStack
 from dataclasses import replace
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +14,7 @@ from .logs import configure, event
 from .service.loop import LearnerService
 from .service.settings import LearnerSettings
 from .service.watch import Watcher
+from .signals import when_told
 from .store import safe_url
 
 log = logging.getLogger("accord.learner")
@@ -42,12 +41,7 @@ def learner(
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     with ExitStack() as stack:
         service = LearnerService(settings, watchers=_metrics(settings, stack))
-
-        def stop(signum: int, frame: FrameType | None) -> None:
-            service.stop()
-
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
+        when_told(service.stop)
         event(log, "learner started", learner=settings.learner_id, store=safe_url(settings.redis_url))
         service.run()
     event(log, "learner stopped", learner=settings.learner_id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 
 import typer
 
+from accord.learner.signals import when_told
 from accord.learner.store import safe_url
 
 from .stack import Stack
@@ -65,8 +65,7 @@ def serve(stack: Stack) -> None:
 def ended_by_signal() -> threading.Event:
     """Set once SIGINT or SIGTERM has come."""
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    when_told(ended.set)
     return ended
 
 

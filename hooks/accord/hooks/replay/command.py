@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from accord.learner.errors import AccordError
 from accord.learner.evaluate.trace import Trace
+from accord.learner.signals import when_told
 
 from ..agent import Agent
 from ..engine import EngineSide
@@ -44,8 +44,7 @@ def replay(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    when_told(stop.set)
     try:
         settings = AgentSettings.from_env(
             redis_url=redis_url, api_url=api_url, engine=engine, mode=mode, local_after_s=local_after

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
-from queue import SimpleQueue
 
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry
@@ -61,7 +60,6 @@ class LearnerService:
         self._given = store
         self._opened: Store | None = store
         self._membership: Membership | None = None
-        self._asked: SimpleQueue[None] = SimpleQueue()
         self._stop, self._ended = threading.Event(), threading.Event()
         self._next_rebalance = 0.0
 
@@ -80,17 +78,15 @@ class LearnerService:
         return self._membership
 
     def stop(self) -> None:
-        """Ends the loop after the cycle that runs now; safe in a signal handler.
+        """Ends the loop after the cycle that runs now; a store that says nothing is waited for GRACE_S at most.
 
-        A store that says nothing is not waited for longer than GRACE_S.
+        Not to be called in a signal handler, see `accord.learner.signals`.
         """
-        # Unlike an event, whose lock the interrupted thread may hold, this queue may be filled by a handler.
-        self._asked.put(None)
+        self._stop.set()
 
     def _hang_up(self) -> None:
-        """Once the loop shall end: says so, and ends every wait for the store, until it has."""
-        self._asked.get()
-        self._stop.set()
+        """Once the loop shall end: ends every wait for the store, until it has."""
+        self._stop.wait()
         wait_s = GRACE_S
         while not self._ended.wait(wait_s):
             wait_s = 0.05
