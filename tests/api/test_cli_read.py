@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.api.cli import Cli
@@ -16,6 +17,7 @@ from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
 from accord.api.cli.client import read_token
 from accord.api.cli.failures import CommandError, Exit
 from accord.api.cli.options import seconds
+from accord.api.metrics.fleet import SILENT_MS
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import Store
 
@@ -73,6 +75,35 @@ def test_engines_show_how_far_they_are_behind(cli: Cli, known: Publisher, store:
     assert code == 0
     assert "READY" in out
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"),
+    [
+        ({"state": "fleet", "reason": "the service answers", "publisher_error": ""}, ("fleet", "-")),
+        ({"state": "local", "reason": "ConnectError: refused"}, ("local", "ConnectError: refused")),
+        ({"state": "fleet", "stopped": True}, ("stopped", "-")),
+        ({"state": "fleet", "nack": {"reason": "knots", "detail": "other knots"}}, ("fleet", "knots: other knots")),
+        ({"state": "fleet", "publisher_error": "OOM"}, ("fleet", "OOM")),
+    ],
+)
+def test_engines_show_what_is_in_their_way(
+    cli: Cli, known: Publisher, store: Store, status: dict[str, Any], shown: tuple[str, str]
+) -> None:
+    """`accord engines` says of each engine in which state it is, and why it does not follow."""
+    report = {"version": 0, "time_ms": store.clock_ms(PAIR.id), **status}
+    store.heartbeat(PAIR.id, "engine-1", json.dumps(report).encode())
+    _, out, _ = cli("engines", PAIR.id)
+    (row,) = [line.split("│") for line in out.splitlines() if "engine-1" in line]
+    assert (row[2].strip(), row[6].strip()) == shown
+
+
+def test_a_silent_engine_is_called_silent(cli: Cli, known: Publisher, store: Store) -> None:
+    """An engine whose last report is old is silent, whatever that report said."""
+    report = {"version": 0, "time_ms": store.clock_ms(PAIR.id) - SILENT_MS - 1000, "state": "fleet"}
+    store.heartbeat(PAIR.id, "engine-1", json.dumps(report).encode())
+    _, out, _ = cli("engines", PAIR.id)
+    assert "silent" in next(line for line in out.splitlines() if "engine-1" in line)
 
 
 def test_export_csv_and_parquet_agree(cli: Cli, known: Publisher, tmp_path: Path) -> None:

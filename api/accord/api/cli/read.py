@@ -11,6 +11,9 @@ from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, Workload, Workloa
 from .output import NONE, cell, console, emit_json, span, table, when
 
 MAX_LIMIT = 1000
+SILENT_MS = 15_000
+"""Without a heartbeat for this long an engine counts as silent, as on the page and in the metrics."""
+
 Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="How many, newest first.")]
 
 
@@ -59,8 +62,8 @@ def engines(pair: PairArg, url: Url = DEFAULT, token_file: TokenFile = None, jso
     for engine in found["engines"]:
         version, status = engine["version"], engine["status"]
         behind = None if version is None else max(0, found["version"] - version)
-        rows.append((engine["engine"], status.get("state"), version, behind, span(engine["silent_ms"])))
-    columns = ("engine", "state", "version", "behind", "silent for")
+        rows.append((engine["engine"], _state(engine), version, behind, span(engine["silent_ms"]), _why(status)))
+    columns = ("engine", "state", "version", "behind", "silent for", "why")
     console().print(table(f"{found['id']}, version {found['version']} in force", columns, rows))
     return None
 
@@ -196,6 +199,23 @@ def _history_row(entry: Mapping[str, Any], workload: str | None) -> tuple[Any, .
         chosen.get("log_loss"),
         chosen.get("ece"),
     )
+
+
+def _state(engine: Mapping[str, Any]) -> Any:
+    """The state as metrics tell it: a last report alone does not say that its engine is gone."""
+    if engine["status"].get("stopped") is True:
+        return "stopped"
+    silent_ms = engine["silent_ms"]
+    return "silent" if silent_ms is not None and silent_ms > SILENT_MS else engine["status"].get("state")
+
+
+def _why(status: Mapping[str, Any]) -> Any:
+    """What stands in an engine's way: a refused table, evidence that does not get out, else the reason of its state."""
+    reason = None if status.get("state") == "fleet" else status.get("reason")
+    nack = status.get("nack")
+    if isinstance(nack, dict):
+        nack = f"{nack.get('reason')}: {nack.get('detail')}"
+    return nack or status.get("publisher_error") or reason
 
 
 def _who(entry: Mapping[str, Any]) -> str:

@@ -111,7 +111,7 @@ def workload_key(sampling_params: Any, lora_request: Any, rules: LabelRules, *, 
 
 def is_constrained(params: Any) -> bool:
     """Whether the target applies transforms to this request that the draft does not know of: the list is in
-    `docs/engine.md`.
+    `docs/workloads.md`.
 
     top_p, top_k and min_p are not among them: calibration learns their effect as it learns any traffic.
     """
