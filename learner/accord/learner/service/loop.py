@@ -14,6 +14,7 @@ from ..logs import event
 from ..pair_learner import TICK_MS, Entry
 from ..store import (
     FenceLostError,
+    Lease,
     OverridesMovedError,
     Store,
     StoreError,
@@ -25,6 +26,7 @@ from ..store import (
     stream_id,
 )
 from .journal import Journal
+from .keeper import LeaseKeeper
 from .membership import Membership
 from .owner import PairOwner
 from .settings import LearnerSettings
@@ -62,6 +64,10 @@ class LearnerService:
         self._membership: Membership | None = None
         self._stop, self._ended = threading.Event(), threading.Event()
         self._next_rebalance = 0.0
+        self._keeper = LeaseKeeper(settings.lease_ms, self._leases)
+
+    def _leases(self) -> tuple[Store, list[Lease]]:
+        return self.store, [owner.lease for owner in list(self.membership.owners.values())]
 
     @property
     def store(self) -> Store:
@@ -98,7 +104,8 @@ class LearnerService:
         """Runs until `stop`, then gives every lease back. An unreachable store is waited for."""
         threading.Thread(target=self._hang_up, name="accord-learner-stop", daemon=True).start()
         try:
-            self._learn()
+            with self._keeper.running():
+                self._learn()
         finally:
             self.stop()
             try:
@@ -157,7 +164,8 @@ class LearnerService:
         """Learns one pair's closed ticks."""
         pair_id = owner.pair_id
         try:
-            owner.step(entries, clock_ms, self.settings.read_count)
+            with self._keeper.step():
+                owner.step(entries, clock_ms, self.settings.read_count)
         except StoreUnavailableError:
             self.watch.commit_failed(pair_id, "unavailable")
             raise

@@ -199,8 +199,8 @@ class PairOwner:
         """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
         limit_ms = self.time.now_ms + AHEAD_MS
         if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
-            now_ms = max(self.time.now_ms, self.time.reached_ms, after(self.watermark))
-            moved = self.store.bring_back(self.lease, limit_ms, now_ms)
+            earliest_ms = max(self.time.reached_ms, after(self.watermark))
+            moved = self.store.bring_back(self.lease, limit_ms, self.time.now_ms, earliest_ms, TICK_MS)
             if moved:
                 why = "their ids lay in the future"
                 event(log, "entries brought back", level=logging.WARNING, pair=self.pair_id, count=moved, reason=why)

@@ -290,13 +290,18 @@ if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
 if #redis.call('XRANGE', KEYS[2], '-', '(' .. ARGV[3] .. '-0', 'COUNT', 1) > 0 then return 0 end
 local ahead = redis.call('XRANGE', KEYS[2], ARGV[3], '+', 'COUNT', ARGV[4])
 if #ahead == 0 then return 0 end
+local now, earliest, tick, most = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local first = math.max(earliest, (math.floor(now / tick) - math.floor((#ahead - 1) / most)) * tick)
 redis.call('DEL', KEYS[2])
-for _, entry in ipairs(ahead) do redis.call('XADD', KEYS[2], ARGV[5] .. '-*', unpack(entry[2])) end
+for i, entry in ipairs(ahead) do
+  local ms = first + math.floor((i - 1) / most) * tick
+  redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', unpack(entry[2]))
+end
 return #ahead
 """
 )
-"""KEYS lease, rounds | ARGV owner, fence, limit ms, most entries, ms of now -> how many entries were brought back to
-the present.
+"""KEYS lease, rounds | ARGV owner, fence, limit ms, most entries, ms of now, earliest ms, ms of a tick, most entries of
+a tick -> how many entries were brought back to the present.
 
 For a stream whose newest ids lie in the future: Redis gives every later entry an id behind them. Once nothing below the
 limit is left, the stream is made anew with the same entries in the same order and ids of now. A repeated call finds
@@ -331,22 +336,23 @@ if ARGV[5] == '' then
   return target
 end
 if ms >= target then target = (math.floor(ms / tick) + 1) * tick end
-local to = string.format('%.0f', target)
+local behind, moved = '(' .. string.format('%.0f', target) .. '-0', false
 while true do
-  local late = redis.call('XRANGE', KEYS[2], '(' .. ARGV[5], '(' .. to .. '-0', 'COUNT', 500)
-  if #late == 0 then break end
+  local late = redis.call('XRANGE', KEYS[2], '(' .. ARGV[5], behind, 'COUNT', ARGV[7])
+  if #late == 0 then return target end
+  if moved then target = target + tick end
+  moved = true
   for _, entry in ipairs(late) do
-    redis.call('XADD', KEYS[2], to .. '-*', unpack(entry[2]))
+    redis.call('XADD', KEYS[2], string.format('%.0f', target) .. '-*', unpack(entry[2]))
     redis.call('XDEL', KEYS[2], entry[1])
   end
 end
-return target
 """
 )
-"""KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick -> where later entries' ids begin
-now, in ms: at the given one, or where the last id is already.
+"""KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick, most entries of a tick -> where
+later entries' ids begin now, in ms: at the given one, or where the last id is already.
 
 For a store whose clock went back: Redis gives later entries ids behind the last one. With a watermark, what waits
-behind it gets new ids too, in order, of a tick of its own. 0, and nothing is done, when the lease has passed on, there
+behind it gets new ids too, in order, of ticks of its own. 0, and nothing is done, when the lease has passed on, there
 is no stream, or its last id lies beyond the limit.
 """

@@ -38,6 +38,9 @@ from .registry import Registry
 MAX_ENTRIES = 50_000
 """About how many summaries a pair's stream may hold when no learner trims it: a few hundred megabytes."""
 
+MOST_OF_A_TICK = 200
+"""How many entries that are given new ids go into one tick: a tick is learnt in one go."""
+
 AHEAD_ENTRIES = 5_000
 """How many entries with ids in the future are kept."""
 
@@ -133,14 +136,19 @@ class Store(Registry, Leases, Operators):
         return int(length), stream_id("entry", oldest[0][0].decode())[0]
 
     @translated()
-    def bring_back(self, lease: Lease, limit_ms: int, now_ms: int) -> int:
-        """Gives entries whose ids lie at or behind `limit_ms` ids of `now_ms`, in order; how many that were.
+    def bring_back(self, lease: Lease, limit_ms: int, now_ms: int, earliest_ms: int, tick_ms: int) -> int:
+        """Gives entries whose ids lie at or behind `limit_ms` ids of the present, in order; how many that were.
+
+        A tick gets MOST_OF_A_TICK of them: the last ticks up to `now_ms`, none before `earliest_ms`, then later ones.
 
         Nothing happens while older entries wait, or when the lease has passed on. At most AHEAD_ENTRIES are kept.
         """
         keys = PairKeys(lease.pair_id)
         args: list[Argument] = [lease.owner, lease.fence, whole("limit_ms", limit_ms, 1), AHEAD_ENTRIES]
-        return int(self._run(scripts.BRING_BACK, [keys.lease, keys.rounds], [*args, whole("now_ms", now_ms, 1)]))
+        ticks = [whole("earliest_ms", earliest_ms, 1), whole("tick_ms", tick_ms, 1), MOST_OF_A_TICK]
+        return int(
+            self._run(scripts.BRING_BACK, [keys.lease, keys.rounds], [*args, whole("now_ms", now_ms, 1), *ticks])
+        )
 
     @translated()
     def move_on(self, lease: Lease, now_ms: int, limit_ms: int, tick_ms: int, watermark: str | None = None) -> int:
@@ -153,13 +161,13 @@ class Store(Registry, Leases, Operators):
             now_ms: unix milliseconds, at the beginning of a tick.
             limit_ms: ids from here on were given by nobody's clock.
             tick_ms: milliseconds of a tick.
-            watermark: give what waits behind it ids of a tick of its own, None to leave them as they are.
+            watermark: give what waits behind it ids of ticks of its own, None to leave them as they are.
         """
         keys = PairKeys(lease.pair_id)
         args: list[Argument] = [lease.owner, lease.fence, whole("now_ms", now_ms, 1), whole("limit_ms", limit_ms, 1)]
         if watermark is not None:
             stream_id("watermark", watermark)
-        args += [watermark or "", whole("tick_ms", tick_ms, 1)]
+        args += [watermark or "", whole("tick_ms", tick_ms, 1), MOST_OF_A_TICK]
         return int(self._run(scripts.MOVE_ON, [keys.lease, keys.rounds], args))
 
     @translated()
