@@ -15,6 +15,9 @@ from .tables import Table
 
 Head = list[tuple[bytes, bytes]]
 
+MAX_REMEMBERED = 128
+"""Bytes of the longest list of tags that is kept parsed."""
+
 _PATH = re.compile(r"/v1/pairs/([a-z0-9][a-z0-9._-]{0,127})/coefficients")
 _QUERY = re.compile(rb"(?:wait=([0-9]{1,2}(?:\.[0-9]{1,6})?))?")
 
@@ -44,7 +47,7 @@ class HotPolls:
         if table is None:
             await self.app(scope, receive, send)
             return
-        held = _held(*[value for name, value in scope["headers"] if name == b"if-none-match"])
+        held = _held(b",".join([value for name, value in scope["headers"] if name == b"if-none-match"]))
         if wait > 0.0 and held.matches(table.etag):
             ended = await hold(services, pair, receive, held, wait)
             if ended not in LAST_WORDS:
@@ -59,14 +62,20 @@ class HotPolls:
         await send({"type": "http.response.body", "body": body})
 
 
-@lru_cache(1_000)
+@lru_cache(256)
 def _heads(table: Table) -> tuple[Head, Head]:
     """The headers of 200 and of 304, as the route makes them."""
     same = IfNoneMatch(frozenset({table.etag}))
     return answer(table, False, IfNoneMatch()).raw_headers, answer(table, False, same).raw_headers
 
 
-@lru_cache(1_000)
-def _held(*lines: bytes) -> IfNoneMatch:
-    """What a client holds; a fleet holds few different tags. The server has bounded the size of headers."""
-    return IfNoneMatch.parse([line.decode("latin-1") for line in lines])
+def _held(line: bytes) -> IfNoneMatch:
+    """What a client holds. A fleet holds few different tags, and they are short."""
+    return _short(line) if len(line) <= MAX_REMEMBERED else _parsed(line)
+
+
+def _parsed(line: bytes) -> IfNoneMatch:
+    return IfNoneMatch.parse([line.decode("latin-1")] if line else [])
+
+
+_short = lru_cache(1_000)(_parsed)
