@@ -53,7 +53,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         said = (folder / "up.log").read_text()
         store, api = re.findall(r"ACCORD_REDIS_URL=(\S+) ACCORD_API_URL=(\S+)", said)[0]
         engine = {**environment, "ACCORD_REDIS_URL": store, "ACCORD_API_URL": api, "ACCORD_ENGINE": "host-1/0"}
-        replay = [str(PYTHON), "-m", "accord.hooks.replay", "--loop", "--rate", "100"]
+        replay = [str(PYTHON), "-m", "accord.hooks.replay", "--loop", "--rate", "50"]
         process = stack.enter_context(_running(replay, engine, folder / "engine.log"))
         _until(lambda: _learnt(api), process)
         (item,) = httpx.get(f"{api}/v1/pairs", trust_env=False).json()["pairs"]
