@@ -24,6 +24,10 @@ _MODULES = {"accord.hooks.replay": "accord.hooks.replay.command:replay"}
 """What `python -m` runs, and where its options are."""
 
 
+_IMAGES = ("accord", "accord-engine")
+"""Images whose entry point, as the pages start them, is `accord`."""
+
+
 def invocations(script: str) -> Iterator[list[str]]:
     """The simple commands of a script, as words.
 
@@ -146,6 +150,9 @@ def _make_faults(words: list[str]) -> list[str]:
 
 def _docker_faults(words: list[str]) -> list[str]:
     wrong = []
+    images = [at for at, word in enumerate(words) if word in _IMAGES]
+    if words[:1] == ["run"] and images:
+        wrong += accord_faults(words[images[-1] + 1 :])
     for option, value in itertools.pairwise(words):
         if option in ("-f", "--file") and not (ROOT / value).is_file():
             wrong.append(f"there is no file {value}")

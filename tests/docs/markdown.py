@@ -17,7 +17,6 @@ REASONS = frozenset(
         "needs vLLM",
         "needs a secret of yours",
         "installs something",
-        "changes your shell",
         "takes minutes",
         "the tests run inside of it",
         "the tests start it themselves",

@@ -67,6 +67,11 @@ def test_commands_in_a_sentence_exist(page: str) -> None:
     assert wrong == []
 
 
+def test_every_reason_is_needed() -> None:
+    """The list of reasons has none that no block gives."""
+    assert {block.left_out for block in BLOCKS} - {None} == REASONS
+
+
 def test_a_wrong_command_is_found() -> None:
     """A command, a sub-command, an option, a target, a file and an extra that do not exist are each named."""
     assert accord_faults(["shwo", "x"]) == ["there is no command accord shwo"]
@@ -75,6 +80,7 @@ def test_a_wrong_command_is_found() -> None:
     assert faults(["make", "tset"]) == ["the Makefile has no target tset"]
     assert faults(["docker", "compose", "-f", "x.yaml", "up"]) == ["there is no file x.yaml"]
     assert faults(["docker", "compose", "--profile", "tpu", "up"]) == ["compose.yaml has no profile tpu"]
+    assert faults(["docker", "run", "accord", "lerner"]) == ["there is no command accord lerner"]
     assert faults(["pip", "install", "accord[everything]"]) == ["accord has no extra everything"]
     assert list(invocations('X=$(accord pairs | head -1) && accord show "$X"')) == [
         ["accord", "pairs"],
