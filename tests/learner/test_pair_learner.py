@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -14,7 +15,7 @@ from tests.learner.strategies import KEYS, PAIR, Engine, few, some, with_moments
 from accord.learner.basis import Array
 from accord.learner.coefficients import Coefficients
 from accord.learner.counters import Counters
-from accord.learner.pair_learner import PUBLISH_EVERY_MS, TICK_MS, Entry, PairLearner, Published, tick_of
+from accord.learner.pair_learner import MAX_LINEAGE, PUBLISH_EVERY_MS, TICK_MS, Entry, PairLearner, Published, tick_of
 from accord.learner.sequences import Sequences
 from accord.learner.sketch import Sketch
 from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
@@ -178,17 +179,18 @@ def test_only_refused_entries_leave_the_state_alone() -> None:
     assert one.watermark == "1000-1"
 
 
-def test_the_room_for_workloads_is_given_in_stream_order() -> None:
-    """The room that earlier summaries of the same tick took counts, and refused ones take none."""
+def test_engines_of_one_tick_share_the_room_for_workloads() -> None:
+    """Twelve engines that each name six new workloads get five or six of the 64 places, and the rest is counted."""
     one = learner()
     keys = [f"w{i}:hot" for i in range(72)]
     entries = [
         (f"1000-{i}", encode(Engine(i, name=f"e/{i}", keys=tuple(keys[i * 6 : i * 6 + 6])).round(2))) for i in range(12)
     ]
     one.advance(entries, 5)
-    assert one.learnt.state.keys == keys[:64]
-    assert one.counters.refused == {"workloads": 1}
-    assert (one.counters.summaries, one.counters.overflowed > 0) == (11, True)
+    assert len(one.learnt.state.keys) == 64
+    assert sorted(Counter(one.learnt.holders.values()).values()) == [5] * 8 + [6] * 4
+    assert one.counters.refused == {}
+    assert (one.counters.summaries, one.counters.overflowed > 0, one.counters.displaced) == (12, True, 0)
 
 
 def test_known_workloads_are_learnt_beside_those_without_room() -> None:
@@ -320,3 +322,17 @@ def test_evidence_that_breaks_the_fit_is_counted_and_not_published() -> None:
     assert one.counters.fits.get("indefinite") == 1
     assert one.learnt.served.version == version
     assert not one.learnt.due
+
+
+def test_history_names_a_bounded_number_of_engines() -> None:
+    """However many names sign summaries, a version's history lists 1,024 of them, and counts what others sent."""
+    one = learner()
+    summary = Engine(1).round(2)
+    one.learnt.served = replace(one.learnt.served, published_ms=1_000_000)
+    for tick in range(2):
+        names = [f"e/{tick}-{i}" for i in range(700)]
+        entries = [(f"{1000 + 250 * tick}-{i}", encode(replace(summary, engine=name))) for i, name in enumerate(names)]
+        one.advance(entries, 5 + tick)
+    assert len(one.learnt.lineage) == MAX_LINEAGE
+    assert one.learnt.unlisted == 1_400 - MAX_LINEAGE
+    assert decode_learnt(encode_learnt(one.learnt)).unlisted == one.learnt.unlisted

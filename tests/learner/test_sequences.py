@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.learner.strategies import many, some
 
 from accord.learner.errors import Reason, Refusal
-from accord.learner.sequences import FORGET_AFTER_MS, Sequences
+from accord.learner.sequences import BURST_ROUNDS, FORGET_AFTER_MS, MAX_BOOTS, ROUNDS_PER_S, Sequences
 
 A, B = "00000000000000aa", "00000000000000bb"
 
@@ -61,6 +61,33 @@ def test_two_processes_under_one_name_are_noticed() -> None:
         seen.admit("e", boot, round_, round_, 1_000)
     assert heard == [None, None, None, None, B, None, A]
     assert seen.in_between("other", B) is None
+
+
+def test_numbers_do_not_run_ahead_of_the_clock() -> None:
+    """A round that a boot cannot have reached since it was heard is refused, and its next round is no duplicate."""
+    seen = Sequences()
+    seen.admit("e", A, 5_000_000, 5_000_000, 1_000)
+    most = 5_000_000 + BURST_ROUNDS + ROUNDS_PER_S // 2
+    for first, last in ((5_000_001, 1 << 52), (1 << 52, 1 << 52), (most, most + 1)):
+        with pytest.raises(Refusal) as caught:
+            seen.admit("e", A, first, last, 1_500)
+        assert caught.value.reason is Reason.OUT_OF_BOUNDS
+    assert seen.admit("e", A, 5_000_001, 5_000_001, 1_500) == 0
+    assert seen.admit("e", A, most, most + 1, 2_000) == most - 5_000_002
+
+
+def test_the_record_is_bounded() -> None:
+    """Of more boots than fit those that have been silent longest are forgotten, whatever their names."""
+    seen = Sequences()
+    for number in range(MAX_BOOTS + 10):
+        seen.in_between(f"e{number}", A)
+        seen.admit(f"e{number}", A, 1, 1, number)
+    seen.admit("e3", A, 2, 2, MAX_BOOTS + 10)
+    seen.forget(MAX_BOOTS + 10, MAX_BOOTS + 10)
+    assert len(seen.last) == MAX_BOOTS
+    assert ("e3", A) in seen.last
+    assert ("e10", A) not in seen.last
+    assert len(seen.newest) <= MAX_BOOTS
 
 
 def test_silent_boots_are_forgotten_after_a_day() -> None:

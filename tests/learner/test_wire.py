@@ -377,3 +377,22 @@ def test_more_labels_than_the_steps_can_give_are_refused() -> None:
         with pytest.raises(Refusal) as refused:
             decode(encode(bad))
         assert refused.value.reason is Reason.OUT_OF_BOUNDS
+
+
+@pytest.mark.parametrize(("name", "channel"), [("acceptance", 0), ("acceptance", 1), ("survival", 0), ("survival", 2)])
+def test_sketches_hold_whole_labels(name: str, channel: int) -> None:
+    """A cell with a fraction of a label, in which a feature sum could be anything for each label, is refused."""
+    good = Engine(1).round(8)
+    assert good.sketch is not None
+    decode(encode(good))
+    cells = getattr(good.sketch, name).copy()
+    cells[0, 0, 0] = (1.0, 0.0, 0.0) if channel != 2 else (1.0, 0.5, 0.0)
+    cells[0, 0, 0, channel] = np.float32(0.5)
+    with pytest.raises(Refusal) as refused:
+        decode(encode(replace(good, sketch=replace_sketch(good.sketch, name, cells))))
+    assert refused.value.reason is Reason.OUT_OF_BOUNDS
+
+
+def replace_sketch(sketch: Sketch, name: str, cells: np.ndarray) -> Sketch:
+    """A sketch with other cells."""
+    return Sketch(**{"acceptance": sketch.acceptance, "survival": sketch.survival, name: cells})

@@ -25,6 +25,7 @@ class Counters:
         rewinds: times that the store came back older than a commit that it had acknowledged, as after a failover.
         shared: summaries that came from two processes in turn under one engine name; last_shared names the newest.
         overflowed: labels of workloads that a pair had no room for, in summaries that were learnt but for them.
+        displaced: workloads that were forgotten because the room was needed for others.
     """
 
     summaries: int = 0
@@ -42,6 +43,7 @@ class Counters:
     shared: int = 0
     last_shared: dict[str, str] = field(default_factory=dict)
     overflowed: int = 0
+    displaced: int = 0
     alarms: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, refusal: Refusal, entry_id: str) -> None:

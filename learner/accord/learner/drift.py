@@ -143,6 +143,13 @@ class DriftMonitor:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((count, *old.shape[1:]), dtype=old.dtype)]))
 
+    def remove(self, index: int) -> None:
+        """Takes the rows of a workload away. ADWIN is built again from the rings, as after loading."""
+        for name in ("ring", "filled", "start", "pending"):
+            setattr(self, name, np.delete(getattr(self, name), 1 + index, axis=0))
+        self.recent = np.delete(self.recent, index, axis=0)
+        self._adwin.clear()
+
     def observe(
         self, tick: Information, labels: Array, fit: tuple[Array, Array], seen: npt.NDArray[np.int64], known: Array
     ) -> list[Alarm]:

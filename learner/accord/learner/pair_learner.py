@@ -13,6 +13,7 @@ from .counters import Counters
 from .errors import Refusal
 from .pair_state import Folded
 from .refit import FitStatus
+from .room import make_room
 from .sequences import Sequences
 from .state_codec import Learnt
 from .summary import RoundSummary
@@ -26,6 +27,9 @@ PUBLISH_EVERY_MS = 1_000
 
 MAX_NOTES = 64
 """Alarms, and engines that were set aside, of one publication's history: the newest, and the first."""
+
+MAX_LINEAGE = 1_024
+"""Engines that one publication's history names; summaries of others are counted."""
 
 Entry = tuple[str, bytes]
 
@@ -85,6 +89,7 @@ class PairLearner:
         end_ms = (tick + 1) * TICK_MS
         state = self.learnt.state
         found = decode_many([payload for _, payload in entries], Expected(state.pair, state.k, state.knots))
+        self._make_room(found, end_ms)
         admitted = [
             summary
             for (entry_id, _), one in zip(entries, found, strict=True)
@@ -102,6 +107,18 @@ class PairLearner:
             self._propose()
             if self.learnt.due and self._due_tick() <= tick:
                 yield self._publish(end_ms)
+
+    def _make_room(self, found: Sequence[Decoded], end_ms: int) -> None:
+        """Before anything of a tick is taken in: what is named twice is decided once, for all of its summaries."""
+        summaries = [one for one in found if not isinstance(one, Refusal) and self._is_new(one, end_ms)]
+        self.counters.displaced += len(make_room(self.learnt, summaries, end_ms))
+
+    def _is_new(self, summary: RoundSummary, end_ms: int) -> bool:
+        try:
+            self.sequences.check(summary.engine, summary.boot, summary.first_seq, summary.last_seq, end_ms)
+        except Refusal:
+            return False
+        return True
 
     def _note(self, folded: Folded, end_ms: int) -> None:
         """What a tick showed beside evidence: for the comparisons under way, for history and for the counters."""
@@ -142,12 +159,19 @@ class PairLearner:
         self.counters.rounds_missing += missing
         if other is not None:
             self.counters.share(summary.engine, summary.boot, other)
-        first = summary.first_seq
-        known = self.learnt.lineage.get(summary.engine)
+        self._trace(summary)
+        return summary
+
+    def _trace(self, summary: RoundSummary) -> None:
+        """Where the next version comes from."""
+        first, lineage = summary.first_seq, self.learnt.lineage
+        known = lineage.get(summary.engine)
+        if known is None and len(lineage) >= MAX_LINEAGE:
+            self.learnt.unlisted += 1
+            return
         if known is not None and known[0] == summary.boot:
             first = min(first, known[1])
-        self.learnt.lineage[summary.engine] = [summary.boot, first, summary.last_seq]
-        return summary
+        lineage[summary.engine] = [summary.boot, first, summary.last_seq]
 
     def _due_tick(self) -> int:
         """The first tick whose end lies at least one publish interval behind the last publication."""
@@ -189,9 +213,11 @@ class PairLearner:
                 for index, key in enumerate(state.keys)
             },
             "lineage": dict(sorted(learnt.lineage.items())),
+            "unlisted": learnt.unlisted,
         }
         learnt.probation.published(learnt.served, table, proposed.moved)
         learnt.served, learnt.due, learnt.lineage, learnt.drift, learnt.aside = table, False, {}, [], {}
+        learnt.unlisted = 0
         return Published(table, json.dumps(history, separators=(",", ":"), allow_nan=False).encode())
 
 

@@ -131,6 +131,10 @@ def check_sketch(sketch: Sketch) -> None:
         total, first, second = cells[..., 0], cells[..., 1], cells[..., 2]
         if np.any(total < 0.0) or np.any(total > MAX_LABELS):
             raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} holds what cannot be a count")
+        # A fraction of a label has room for a sum that no label has: of 1e-300 labels the mean feature may be 1e296.
+        counts = (total, first) if name == "acceptance" else (total, second)
+        if any(np.any(values != np.rint(values)) for values in counts):
+            raise Refusal(Reason.OUT_OF_BOUNDS, f"{name} must hold counts")
         slack = total * (1.0 + ROUNDING) + ROUNDING
         _below(f"{name} sum", np.abs(first), slack)
         _below(f"{name} sum", np.abs(second), slack * (FEATURE_LIMIT if name == "acceptance" else 1.0))

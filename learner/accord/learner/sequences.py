@@ -10,6 +10,14 @@ from .errors import Reason, Refusal
 FORGET_AFTER_MS = 24 * 3600 * 1000
 """A boot that has been silent for a day of stream time is forgotten."""
 
+MAX_BOOTS = 32_768
+"""Boots that are remembered; beyond, those that have been silent longest are forgotten before their day is over."""
+
+BURST_ROUNDS, ROUNDS_PER_S = 10_000, 1_000
+"""How far a boot's numbers may run ahead at once, and more for each second since it was heard: no engine decodes a
+round in a millisecond. Without a bound, one summary under another engine's name would make all that follow
+duplicates."""
+
 
 @dataclass
 class Sequences:
@@ -33,15 +41,29 @@ class Sequences:
         """Admits rounds first..last and returns how many rounds before them never arrived.
 
         Raises:
-            Refusal: duplicate when all of them were learnt before, overlap when some of them were.
+            Refusal: as `check` says.
         """
-        known = self.last.get((engine, boot), [0, 0])[0]
+        known = self.check(engine, boot, first, last, at_ms)
+        self.last[(engine, boot)] = [last, at_ms]
+        return first - known - 1
+
+    def check(self, engine: str, boot: str, first: int, last: int, at_ms: int) -> int:
+        """The last round learnt before rounds first..last, which may be admitted.
+
+        Raises:
+            Refusal: duplicate when all of them were learnt before, overlap when some of them were, out_of_bounds when
+                the boot cannot have come that far since it was heard.
+        """
+        known, heard_ms = self.last.get((engine, boot), (0, None))
         if last <= known:
             raise Refusal(Reason.DUPLICATE, f"rounds {first}..{last} of {engine}; learnt up to {known}")
         if first <= known:
             raise Refusal(Reason.OVERLAP, f"rounds {first}..{last} of {engine}; learnt up to {known}")
-        self.last[(engine, boot)] = [last, at_ms]
-        return first - known - 1
+        if heard_ms is not None:
+            most = known + BURST_ROUNDS + max(at_ms - heard_ms, 0) * ROUNDS_PER_S // 1000
+            if last > most:
+                raise Refusal(Reason.OUT_OF_BOUNDS, f"round {last} of {engine} so soon after {known}; at most {most}")
+        return known
 
     def in_between(self, engine: str, boot: str) -> str | None:
         """The other boot that was heard since this one: two processes share an engine name. To be asked before `admit`.
@@ -67,6 +89,11 @@ class Sequences:
         silent = [key for key, (_, at_ms) in self.last.items() if now_ms - at_ms > FORGET_AFTER_MS]
         for key in silent:
             del self.last[key]
+        if len(self.last) > MAX_BOOTS:
+            newest_first = sorted(self.last.items(), key=lambda item: (-item[1][1], item[0]))
+            self.last = dict(newest_first[:MAX_BOOTS])
+        if len(self.newest) > MAX_BOOTS:
+            self.newest = {engine: boot for engine, boot in self.newest.items() if (engine, boot) in self.last}
 
     def encode(self) -> bytes:
         """Canonical bytes."""

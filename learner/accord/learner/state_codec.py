@@ -25,6 +25,8 @@ from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
+LARGEST = 1e60
+"""No sum of labels comes near it, and products of a few such numbers are still finite."""
 _WHOLE = {*COUNTS, "drift_filled", "drift_start", "engine_seen_ms", "engine_aside", "engine_sketch_aside"}
 _ENGINE_COUNTS = ("seen_ms", "aside", "sketch_aside")
 
@@ -41,6 +43,8 @@ class Learnt:
         held: workload -> why the guard keeps its served row.
         probation: candidates, and rows to return to.
         drift, aside: alarms, and engine -> workload -> what was set aside, since the last publication.
+        holders: workload -> the only engine that has reported it, or "" once another has; see `room`.
+        unlisted: summaries since the last publication whose engines the lineage has no room for.
         carried: where the prior of a pair that nobody had seen came from; empty when it started cold.
     """
 
@@ -53,6 +57,8 @@ class Learnt:
     drift: list[dict[str, Any]] = field(default_factory=list)
     aside: dict[str, dict[str, Any]] = field(default_factory=dict)
     carried: dict[str, Any] = field(default_factory=dict)
+    holders: dict[str, str] = field(default_factory=dict)
+    unlisted: int = 0
 
     @classmethod
     def new(cls, pair: str, k: int, knots: tuple[float, ...]) -> Learnt:
@@ -79,6 +85,8 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "drift": learnt.drift,
         "aside": dict(sorted(learnt.aside.items())),
         "carried": learnt.carried,
+        "holders": dict(sorted(learnt.holders.items())),
+        "unlisted": learnt.unlisted,
     }
     arrays: Packed = dict(state.arrays)
     arrays |= {name: getattr(state, name) for name in COUNTS}
@@ -169,6 +177,10 @@ def _judged(learnt: Learnt, meta: dict[str, Any], arrays: Packed) -> None:
     learnt.drift = [dict(alarm) for alarm in meta["drift"]]
     learnt.aside = {str(engine): dict(of) for engine, of in meta["aside"].items()}
     learnt.carried = dict(meta["carried"])
+    # not in states of versions before 0.2
+    known = set(state.keys)
+    learnt.holders = {str(key): str(engine) for key, engine in meta.get("holders", {}).items() if key in known}
+    learnt.unlisted = int(meta.get("unlisted", 0))
 
 
 def _array(arrays: Packed, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -180,4 +192,6 @@ def _array(arrays: Packed, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any
         raise Refusal(Reason.SCHEMA, f"state array {name} has type {found.dtype}")
     if not np.all(np.isfinite(found)):
         raise Refusal(Reason.NOT_FINITE, f"state array {name} holds NaN or infinity")
+    if name not in _WHOLE and np.abs(found).max(initial=0.0) > LARGEST:
+        raise Refusal(Reason.OUT_OF_BOUNDS, f"state array {name} holds a number beyond {LARGEST:g}")
     return found.copy()

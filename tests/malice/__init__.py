@@ -1,0 +1,1 @@
+"""What a hostile engine, or a hostile byte, can do."""
