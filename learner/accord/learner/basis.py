@@ -68,7 +68,7 @@ class SplineBasis:
 
     def expand(self, features: npt.ArrayLike) -> Array:
         """Features [...] -> basis vectors [..., F], float64, clipped to the feature range first."""
-        f = np.clip(np.asarray(features, dtype=np.float64), -FEATURE_LIMIT, FEATURE_LIMIT)
+        f = np.minimum(np.maximum(np.asarray(features, dtype=np.float64), -FEATURE_LIMIT), FEATURE_LIMIT)
         x = np.empty((*f.shape, self.size))
         x[..., 0] = f
         for j, t in enumerate(self.knots):

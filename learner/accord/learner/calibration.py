@@ -10,6 +10,7 @@ included.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,21 +35,53 @@ class Cells:
     @classmethod
     def of(cls, acceptance: Array, row: Coefficients, basis: SplineBasis) -> Cells:
         """From the sketch [K, 64, 3] of one workload and the coefficients to be judged."""
-        position, place = np.nonzero(acceptance[..., 0] > 0.0)
-        cells = acceptance[position, place]
-        labels = cells[:, 0]
-        x = basis.expand(cells[:, 2] / labels)
-        log_odds = x @ row.slopes + row.intercepts[position]
-        return cls(position.astype(np.float64), labels, np.clip(cells[:, 1], 0.0, labels), log_odds)
+        return Grid.of(acceptance, basis).at(row.slopes, row.intercepts)
 
     @property
     def probability(self) -> Array:
         """Predicted acceptance [C]."""
         return sigmoid(self.log_odds)
 
-    def loss(self) -> tuple[Array, Array]:
+    @cached_property
+    def losses(self) -> tuple[Array, Array]:
         """Log-loss in nats of one accepted, and of one rejected label of each cell, [C] each."""
         return softplus(-self.log_odds), softplus(self.log_odds)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The same before any coefficients: what is worked out once where several rows are compared on one sketch.
+
+    Attributes:
+        position: intp [C]; labels, accepted: [C]; x: [C, F], basis vectors of the cells' mean features.
+    """
+
+    position: npt.NDArray[np.intp]
+    labels: Array
+    accepted: Array
+    x: Array
+
+    @classmethod
+    def of(cls, acceptance: Array, basis: SplineBasis) -> Grid:
+        """From the sketch [K, 64, 3] of one workload."""
+        position, place = np.nonzero(acceptance[..., 0] > 0.0)
+        cells = acceptance[position, place]
+        labels = cells[:, 0]
+        return cls(
+            position, labels, np.minimum(np.maximum(cells[:, 1], 0.0), labels), basis.expand(cells[:, 2] / labels)
+        )
+
+    def at(self, slopes: Array, intercepts: Array) -> Cells:
+        """Judged at coefficients [F], [K]."""
+        log_odds = self.x @ slopes + intercepts[self.position]
+        return Cells(self.position.astype(np.float64), self.labels, self.accepted, log_odds)
+
+    def above(self, labels: float) -> Grid:
+        """The cells with more than so many labels."""
+        kept = self.labels > labels
+        if kept.all():
+            return self
+        return Grid(self.position[kept], self.labels[kept], self.accepted[kept], self.x[kept])
 
 
 def metrics(cells: Cells) -> dict[str, float | None]:
@@ -57,7 +90,7 @@ def metrics(cells: Cells) -> dict[str, float | None]:
     if total <= 0.0:
         return {"log_loss": None, "ece": None, "auc": None, "brier": None}
     p, n, y = cells.probability, cells.labels, cells.accepted
-    if_accepted, if_rejected = cells.loss()
+    if_accepted, if_rejected = cells.losses
     place = probability_bin(p)
     gap = np.bincount(place, weights=n * p - y, minlength=ECE_BINS)
     return {

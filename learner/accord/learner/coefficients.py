@@ -54,7 +54,7 @@ class Coefficients:
             value = _vector(name, getattr(self, name))
             value.flags.writeable = False
             object.__setattr__(self, name, value)
-        if np.any(np.cumsum(self.slopes) < -_MONOTONE_SLACK):
+        if self.slopes.cumsum().min(initial=0.0) < -_MONOTONE_SLACK:
             raise InvalidValue("slopes", self.slopes.tolist(), "cumulative slopes must be >= 0", Reason.OUT_OF_BOUNDS)
         s2 = self.request_variance
         if isinstance(s2, bool) or not isinstance(s2, int | float) or not 0.0 <= s2 <= MAX_REQUEST_VARIANCE:
@@ -227,6 +227,8 @@ def _vector(name: str, value: object) -> Array:
         raise InvalidValue(name, value, "must be a list of numbers") from None
     if vector.ndim != 1:
         raise InvalidValue(name, value, "must be a flat list of numbers", Reason.SHAPE)
+    if np.abs(vector).max(initial=0.0) <= COEFFICIENT_LIMIT:  # never true with NaN
+        return vector
     if not np.all(np.isfinite(vector)):
         raise InvalidValue(name, vector.tolist(), "must be finite", Reason.NOT_FINITE)
     if np.any(np.abs(vector) > COEFFICIENT_LIMIT):

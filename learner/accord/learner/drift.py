@@ -207,8 +207,9 @@ class DriftMonitor:
 
     def _block(self, row: int) -> Array:
         f, k, packed = self.basis.size, self.k, self.basis.packed_size
-        cuts = np.cumsum([1, packed, k * f, k, f])
-        n, A, B, c, g0, g1 = np.split(self.pending[row], cuts)
+        sums, at = self.pending[row], 1 + packed
+        n, A, B, rest = sums[:1], sums[1:at], sums[at : at + k * f], sums[at + k * f :]
+        c, g0, g1 = rest[:k], rest[k : k + f], rest[k + f :]
         excess = 0.0
         if row != PAIR_ROW:
             slope, level = 1.0 / prior_slope_variance(f), 1.0 / LEVEL_VARIANCE
@@ -226,10 +227,12 @@ class DriftMonitor:
             older, newer = blocks[:-window], blocks[-window:]
             if len(older) < max(REFERENCE, window):
                 break
+            if abs(_offset(newer)) <= JUMP_LOG_ODDS:
+                continue
             z = _score(newer, curvature, older, window)
             sigmas = PAIR_JUMP_SIGMAS if row == PAIR_ROW else JUMP_SIGMAS
             # with few batches their scatter is not well known
-            if abs(z) > sigmas * (1.0 + 1.0 / (len(older) // window)) and abs(_offset(newer)) > JUMP_LOG_ODDS:
+            if abs(z) > sigmas * (1.0 + 1.0 / (len(older) // window)):
                 return Alarm(row, "jump", _offset(older), _offset(newer), float(newer[:, 2].sum()))
         return None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from .basis import Array, SplineBasis, sigmoid
-from .calibration import Cells
+from .calibration import Cells, Grid
 from .coefficients import Coefficients, CoefficientTable
 from .pair_state import PairState
 
@@ -52,18 +53,25 @@ def judge(acceptance: Array, old: Coefficients, new: Coefficients, basis: Spline
     The difference of each label's two losses has a mean and a variance over the labels; new coefficients are refused
     when the mean exceeds WORSE_BY_NOISE standard errors (a paired one-sided z-test).
     """
-    return verdict(*differences(acceptance, old, new, basis))
+    return Recent(acceptance, old, basis).judge(new)
 
 
 def differences(
     acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis
 ) -> tuple[float, float, float]:
     """Labels, and the sums over them of (log-loss of new - log-loss of old) and of its square: these add up."""
-    before, after = Cells.of(acceptance, old, basis), Cells.of(acceptance, new, basis)
+    grid = Grid.of(acceptance, basis)
+    return compared(grid.at(old.slopes, old.intercepts), grid.at(new.slopes, new.intercepts))
+
+
+def compared(before: Cells, after: Cells) -> tuple[float, float, float]:
+    """The same of the same cells at two rows."""
     y, n = before.accepted, before.labels
-    (old1, old0), (new1, new0) = before.loss(), after.loss()
-    total = float((y * (new1 - old1) + (n - y) * (new0 - old0)).sum())
-    square = float((y * (new1 - old1) ** 2 + (n - y) * (new0 - old0) ** 2).sum())
+    rejected = n - y
+    (old1, old0), (new1, new0) = before.losses, after.losses
+    if_accepted, if_rejected = new1 - old1, new0 - old0
+    total = float((y * if_accepted + rejected * if_rejected).sum())
+    square = float((y * if_accepted**2 + rejected * if_rejected**2).sum())
     return float(n.sum()), total, square
 
 
@@ -83,32 +91,70 @@ def shortened(acceptance: Array, old: Coefficients, new: Coefficients, basis: Sp
     force all new evidence is taken there again. Along the step log-loss is convex: when some part of it helps, a
     halving finds it (backtracking), and when the step leads the wrong way, none does.
     """
-    for halvings in range(1, MAX_HALVINGS + 1):
-        t = 0.5**halvings
-        between = Coefficients(
-            old.slopes + t * (new.slopes - old.slopes),
-            old.intercepts + t * (new.intercepts - old.intercepts),
-            new.request_variance,
-        )
-        judged = judge(acceptance, old, between, basis)
-        if judged.difference < -WORSE_BY_NOISE * judged.noise:
-            return between
-    return None
+    return Recent(acceptance, old, basis).shortened(new)
 
 
 def moved(acceptance: Array, old: Coefficients, new: Coefficients, basis: SplineBasis) -> float:
     """The largest change of predicted probability where there is traffic; infinite when the request effect changed."""
-    if old.request_variance != new.request_variance:
-        return float("inf")
-    if np.any(acceptance[..., 0] > TRAFFIC_LABELS):
-        acceptance = np.where(acceptance[..., :1] > TRAFFIC_LABELS, acceptance, 0.0)
-        before = Cells.of(acceptance, old, basis).probability
-        after = Cells.of(acceptance, new, basis).probability
-    else:
-        x = basis.expand(_PROBES)
-        before = sigmoid((x @ old.slopes)[:, None] + old.intercepts)
-        after = sigmoid((x @ new.slopes)[:, None] + new.intercepts)
-    return float(np.abs(after - before).max())
+    return Recent(acceptance, old, basis).moved(new)
+
+
+class Recent:
+    """A workload's recent labels with what the row in force says of them, for any number of other rows.
+
+    Args:
+        acceptance: sketch [K, 64, 3]; old: the row in force.
+    """
+
+    def __init__(self, acceptance: Array, old: Coefficients, basis: SplineBasis) -> None:
+        self.acceptance, self.old, self.basis = acceptance, old, basis
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Of all labels."""
+        return Grid.of(self.acceptance, self.basis)
+
+    @cached_property
+    def before(self) -> Cells:
+        """All labels at the old row."""
+        return self.grid.at(self.old.slopes, self.old.intercepts)
+
+    @cached_property
+    def traffic(self) -> tuple[Grid, Array]:
+        """The cells with traffic, and the probabilities of the old row there."""
+        grid = self.grid.above(TRAFFIC_LABELS)
+        return grid, grid.at(self.old.slopes, self.old.intercepts).probability
+
+    def judge(self, new: Coefficients) -> Judgement:
+        """See `judge`."""
+        return self._judged(new.slopes, new.intercepts)
+
+    def _judged(self, slopes: Array, intercepts: Array) -> Judgement:
+        return verdict(*compared(self.before, self.grid.at(slopes, intercepts)))
+
+    def shortened(self, new: Coefficients) -> Coefficients | None:
+        """See `shortened`."""
+        ds, db = new.slopes - self.old.slopes, new.intercepts - self.old.intercepts
+        for halvings in range(1, MAX_HALVINGS + 1):
+            t = 0.5**halvings
+            slopes, intercepts = self.old.slopes + t * ds, self.old.intercepts + t * db
+            judged = self._judged(slopes, intercepts)
+            if judged.difference < -WORSE_BY_NOISE * judged.noise:
+                return Coefficients(slopes, intercepts, new.request_variance)
+        return None
+
+    def moved(self, new: Coefficients) -> float:
+        """See `moved`."""
+        if self.old.request_variance != new.request_variance:
+            return float("inf")
+        grid, before = self.traffic
+        if len(grid.labels):
+            after = grid.at(new.slopes, new.intercepts).probability
+        else:
+            x = self.basis.expand(_PROBES)
+            before = sigmoid((x @ self.old.slopes)[:, None] + self.old.intercepts)
+            after = sigmoid((x @ new.slopes)[:, None] + new.intercepts)
+        return float(np.abs(after - before).max())
 
 
 @dataclass(frozen=True)
@@ -136,17 +182,18 @@ def proposal(state: PairState, served: CoefficientTable) -> Proposal:
     """Judges every workload's fitted row against the served one."""
     proposed = Proposal({}, {}, {})
     for index, key in enumerate(state.keys):
-        sketch, old, new = state.arrays["acceptance"][index], served.row(key), state.row(index)
+        old, new = served.row(key), state.row(index)
+        recent = Recent(state.arrays["acceptance"][index], old, state.basis)
         known = key in served.workloads
         proposed.rows[key] = new
-        change = moved(sketch, old, new, state.basis)
+        change = recent.moved(new)
         if known and change <= MATERIAL_PROBABILITY:
             continue
-        judged = judge(sketch, old, new, state.basis)
-        shorter = None if judged.promoted else shortened(sketch, old, new, state.basis)
+        judged = recent.judge(new)
+        shorter = None if judged.promoted else recent.shortened(new)
         if shorter is not None:
             proposed.rows[key] = shorter
-            change = moved(sketch, old, shorter, state.basis)
+            change = recent.moved(shorter)
             if known and change <= MATERIAL_PROBABILITY:
                 continue
         elif not judged.promoted:

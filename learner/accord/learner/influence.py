@@ -133,6 +133,8 @@ class Influence:
 
     def usual_curvature(self, place: int, rows: Rows) -> Array:
         """What a label's v is with the median of the other engines, [R]; 0 where fewer than four can tell."""
+        if len(self.engines) < LEAST_ENGINES:
+            return np.zeros(len(rows))
         labels = self.gains[:, rows, 0]
         others = labels >= LEAST_LABELS
         others[place] = False
@@ -209,15 +211,18 @@ class Influence:
         record += taken * np.concatenate([labels[:, None], loss[:, 1:] - loss[:, :1]], axis=1)
         self.gains[place, rows] = record
         records = self.gains[:, rows]
+        agrees = np.ones(len(rows), dtype=np.bool_)
+        if len(records) < LEAST_ENGINES:
+            return agrees
         n = np.maximum(records[..., 0], 1.0)
         known, precision = records[..., 0] >= LEAST_LABELS, n / GAIN_VARIANCE
-        agrees = np.ones(len(rows), dtype=np.bool_)
-        for column in range(1, GRID):
-            gain = records[..., column] / n
-            for i in np.flatnonzero(agrees & suspects(gain, precision, known, place, LEAST_GAIN)):
-                engines = np.append(np.flatnonzero(known[:, i] & (np.arange(len(n)) != place)), place)
-                estimate = Estimates(gain[engines, i], precision[engines, i], LEAST_GAIN)
-                agrees[i] = deviates((estimate,), len(engines) - 1, 1.0) is None
+        gains = np.concatenate([records[..., column] / n for column in range(1, GRID)], axis=1)
+        often = np.tile(precision, GRID - 1), np.tile(known, GRID - 1)
+        for i in np.flatnonzero(suspects(gains, *often, place, LEAST_GAIN)):
+            row = i % len(rows)
+            engines = np.append(np.flatnonzero(known[:, row] & (np.arange(len(n)) != place)), place)
+            estimate = Estimates(gains[engines, i], precision[engines, row], LEAST_GAIN)
+            agrees[row] &= deviates((estimate,), len(engines) - 1, 1.0) is None
         return agrees
 
     def reporting(self, row: int) -> int:
@@ -278,10 +283,14 @@ def _share(records: Array, memory: float, place: int, rows: Rows, labels: Array)
 
 def _suspects(records: Array, place: int) -> npt.NDArray[np.bool_]:
     """In which workloads of [E, R, 5] an engine may deviate, [R]."""
-    known = records[..., 1] >= LEAST_CURVATURE
-    level, slope = _level(records), _slope(records)
-    found = suspects(*level, known, place, LEAST_LEVEL) | suspects(*slope, known, place, LEAST_SLOPE)
-    return found
+    rows = records.shape[1]
+    if len(records) < LEAST_ENGINES:
+        return np.zeros(rows, dtype=np.bool_)
+    known = np.tile(records[..., 1] >= LEAST_CURVATURE, 2)
+    (level, c), (slope, cff) = _level(records), _slope(records)
+    value, precision = np.concatenate([level, slope], axis=1), np.concatenate([c, cff], axis=1)
+    found = suspects(value, precision, known, place, np.repeat([LEAST_LEVEL, LEAST_SLOPE], rows))
+    return found[:rows] | found[rows:]
 
 
 def _deviates(records: Array, place: int, scatter: float) -> tuple[float, ...] | None:

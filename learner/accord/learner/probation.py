@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from .basis import Array, SplineBasis
+from .basis import Array
+from .calibration import Cells, Grid
 from .coefficients import Coefficients, CoefficientTable
-from .guard import MATERIAL_PROBABILITY, Judgement, Proposal, differences, moved, proposal, verdict
+from .guard import MATERIAL_PROBABILITY, Judgement, Proposal, compared, moved, proposal, verdict
 from .outlier import LEAST_ENGINES
 from .pair_state import PairState
 
@@ -97,21 +98,23 @@ class Probation:
     cautious: set[str] = field(default_factory=set)
     excused: set[str] = field(default_factory=set)
     returns: dict[str, dict[str, float]] = field(default_factory=dict)
+    _latest: tuple[tuple[int, int], CoefficientTable, Proposal] | None = field(default=None, repr=False, compare=False)
 
     def watch(self, fresh: Array, state: PairState, served: CoefficientTable) -> None:
         """Adds the sketches [W, K, 64, 3] that a tick brought to every comparison that was fixed before."""
         for index, key in enumerate(state.keys):
             if key not in served.workloads or not fresh[index, ..., 0].any():
                 continue
-            row, basis = served.workloads[key], state.basis
+            row, grid = served.workloads[key], Grid.of(fresh[index], state.basis)
+            now = grid.at(row.slopes, row.intercepts)
             if key in self.trials:
                 trial = self.trials[key]
-                self.trials[key] = trial.add(differences(fresh[index], row, trial.row, basis))
+                self.trials[key] = trial.add(compared(now, grid.at(trial.row.slopes, trial.row.intercepts)))
             if key in self.passed:
-                self._hold(key, self.passed[key], fresh[index], row, basis)
+                self._hold(key, self.passed[key], grid, now, row)
 
-    def _hold(self, key: str, passed: Trial, fresh: Array, row: Coefficients, basis: SplineBasis) -> None:
-        passed = passed.add(differences(fresh, passed.row, row, basis))
+    def _hold(self, key: str, passed: Trial, grid: Grid, now: Cells, row: Coefficients) -> None:
+        passed = passed.add(compared(grid.at(passed.row.slopes, passed.row.intercepts), now))
         self.passed[key], found = passed, passed.judgement
         if found.difference > RETURN_SIGMAS * found.noise:
             self.returns[key] = plain(found)
@@ -135,7 +138,7 @@ class Probation:
             state, served: as for `guard.proposal`.
             nominate: whether new candidates may be fixed now (after a refit).
         """
-        found = proposal(state, served)
+        found = self._proposal(state, served)
         for index, key in enumerate(state.keys):
             old = served.row(key)
             if key in self.returns and key in self.passed:
@@ -145,6 +148,14 @@ class Probation:
             elif nominate:
                 self.trials.pop(key, None)
         return found
+
+    def _proposal(self, state: PairState, served: CoefficientTable) -> Proposal:
+        """The guard's own; what follows a refit and what is published from it are the same, and worked out once."""
+        at = (state.refits, len(state.keys))
+        if self._latest is None or self._latest[0] != at or self._latest[1] is not served:
+            self._latest = at, served, proposal(state, served)
+        known = self._latest[2]
+        return Proposal(dict(known.rows), dict(known.moved), dict(known.held))
 
     def _return(self, found: Proposal, key: str, old: Coefficients, state: PairState, index: int) -> None:
         found.rows[key] = self.passed[key].row
