@@ -66,4 +66,4 @@ def test_a_simulated_fleet_is_learnt_whole() -> None:
 
 def test_two_learners_share_the_pairs_and_learn_everything() -> None:
     """A backlog of several pairs is learnt by two learners, each with half of the pairs."""
-    assert scale_out.main(pairs=2, rounds=32, turns=1)["gain"] > 0.0
+    assert scale_out.main(pairs=2, rounds=96, turns=1)["by_cpu"] > 1.2
