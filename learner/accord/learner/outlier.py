@@ -65,12 +65,13 @@ def deviates(estimates: tuple[Estimates, ...], j: int, scatter: float) -> tuple[
 
 
 def suspects(
-    value: Array, precision: Array, known: npt.NDArray[np.bool_], j: int, least: float
+    value: Array, precision: Array, known: npt.NDArray[np.bool_], j: int, least: float | Array
 ) -> npt.NDArray[np.bool_]:
     """In which workloads engine j may deviate at all, [R]: `excess` at the least possible scatter, all at once.
 
     Args:
-        value, precision: [E, R]; known: [E, R] whose values count beside j's own; least: as in `Estimates`.
+        value, precision: [E, R]; known: [E, R] whose values count beside j's own; least: as in `Estimates`,
+            one for all or [R].
     """
     others = known.copy()
     others[j] = False
