@@ -95,9 +95,12 @@ class Poll:
 class Publisher:
     """Commits as the owner of the pair, through the real store."""
 
-    def __init__(self, store: Store, pair: Pair = PAIR, knots: tuple[float, ...] = KNOTS) -> None:
+    def __init__(
+        self, store: Store, pair: Pair = PAIR, knots: tuple[float, ...] = KNOTS, *, registered: bool = False
+    ) -> None:
         self.store, self.pair, self.knots = store, pair, knots
-        store.register(pair, knots)
+        if not registered:
+            store.register(pair, knots)
         self.version = 0
         self._owner = f"test-{time.monotonic_ns()}"
 

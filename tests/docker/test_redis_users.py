@@ -146,14 +146,20 @@ def test_no_administration(stack: Deployed, role: RedisRole) -> None:
 
 
 def test_whoever_has_not_logged_in(stack: Deployed) -> None:
-    """Without a password a connection may ask whether the server lives, and nothing else."""
-    assert allowed(stack, "default", KEYS.rounds) == {"ping"}
-    with redis.Redis(port=stack.server.port) as client:
+    """Without a name a connection may do nothing, as `health` ask PING, and nobody can be the default user."""
+    assert allowed(stack, "health", KEYS.rounds) == {"ping"}
+    with redis.Redis(port=stack.server.port) as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+    with redis.Redis(port=stack.server.port, username="health", password="any") as client:
         assert client.ping() is True
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.get("other")
-    with redis.Redis(port=stack.server.port, username="engine", password="") as client, pytest.raises(redis.RedisError):
-        client.time()
+    for name, password in (("engine", ""), ("default", ""), ("default", "any")):
+        with (
+            redis.Redis(port=stack.server.port, username=name, password=password) as client,
+            pytest.raises(redis.RedisError),
+        ):
+            client.time()
     stack.refused()
 
 
@@ -194,7 +200,7 @@ def test_rules_of_others_are_not_bound_to_a_pair() -> None:
         with pytest.raises(ValueError, match="pair"):
             rules(role, pair)
     assert RedisUser("x", rules(RedisRole.API)).line().startswith("user x on resetkeys")
-    assert DEFAULT.line().endswith("-@all +ping")
+    assert DEFAULT.line() == "user default off resetpass ~* &* +@all"
 
 
 def test_the_doctor_is_content(stack: Deployed) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from accord.learner.errors import AccordError
-from accord.learner.store.acl import DEFAULT, RedisRole, RedisUser, administrator
+from accord.learner.store.acl import DEFAULT, HEALTH, RedisRole, RedisUser, administrator
 from accord.learner.store.acl import create as create_user
 
 from .roles import Role
@@ -28,7 +28,7 @@ def write_secrets(folder: Path) -> list[Path]:
         DeploymentError: when there is something already, which is left as it is, or nothing can be written.
     """
     passwords: dict[RedisRole, str] = {}
-    users: list[RedisUser] = [DEFAULT]
+    users: list[RedisUser] = [DEFAULT, HEALTH]
     for role in RedisRole:
         passwords[role], user = create_user(role)
         users.append(user)

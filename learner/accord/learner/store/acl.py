@@ -59,20 +59,26 @@ class RedisUser:
         name: of the user.
         rules: its rights.
         password_hash: SHA-256 in hex, or None: nobody can log in then.
+        enabled: whether anybody may log in at all.
     """
 
     name: str
     rules: tuple[str, ...]
     password_hash: str | None = field(default=None, repr=False)
+    enabled: bool = True
 
     def line(self) -> str:
         """As the file has it. The hash is that of a random password, and as good as none to whoever reads it."""
         secret = () if self.password_hash is None else (f"#{self.password_hash}",)
-        return " ".join(("user", self.name, "on", *secret, *self.rules))
+        return " ".join(("user", self.name, "on" if self.enabled else "off", *secret, *self.rules))
 
 
-DEFAULT = RedisUser("default", ("nopass", *_LOCKED, "+ping"))
-"""Whoever has not logged in may ask whether the server lives, for health checks, and nothing else."""
+DEFAULT = RedisUser("default", ("resetpass", "~*", "&*", "+@all"), enabled=False)
+"""Nobody can log in as the default user, and it keeps every right: Redis reads its own append-only file as this user,
+and leaves out whatever that user may not do. With fewer rights the effect of every script is lost at a restart."""
+
+HEALTH = RedisUser("health", ("nopass", *_LOCKED, "+ping"))
+"""For health checks: whoever says this name may ask whether the server lives, and nothing else."""
 
 
 def rules(role: RedisRole, pair_id: str | None = None) -> tuple[str, ...]:
@@ -148,5 +154,5 @@ def _with_password(user: str, rights: tuple[str, ...]) -> tuple[str, RedisUser]:
 
 def template() -> str:
     """A file of all roles without passwords: for reading, and to paste `#<sha256 of the password>` into."""
-    users = [DEFAULT, *(RedisUser(role.value, rules(role)) for role in RedisRole)]
+    users = [DEFAULT, HEALTH, *(RedisUser(role.value, rules(role)) for role in RedisRole)]
     return "".join(f"{user.line()}\n" for user in users)
