@@ -12,10 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import KEYS, PAIR, Engine, few, some, with_moments
 
+from accord.learner import pair_learner
 from accord.learner.basis import Array
 from accord.learner.coefficients import Coefficients
 from accord.learner.counters import Counters
-from accord.learner.pair_learner import MAX_LINEAGE, PUBLISH_EVERY_MS, TICK_MS, Entry, PairLearner, Published, tick_of
+from accord.learner.pair_learner import (
+    DECODED_AT_ONCE,
+    MAX_LINEAGE,
+    PUBLISH_EVERY_MS,
+    TICK_MS,
+    Entry,
+    PairLearner,
+    Published,
+    tick_of,
+)
 from accord.learner.sequences import Sequences
 from accord.learner.sketch import Sketch
 from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
@@ -336,3 +346,20 @@ def test_history_names_a_bounded_number_of_engines() -> None:
     assert len(one.learnt.lineage) == MAX_LINEAGE
     assert one.learnt.unlisted == 1_400 - MAX_LINEAGE
     assert decode_learnt(encode_learnt(one.learnt)).unlisted == one.learnt.unlisted
+
+
+def test_a_tick_that_is_too_large_is_folded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a tick is lost when its summaries are larger than a learner should hold at once."""
+    made = [Engine(i, name=f"e/{i}", requests=4).round(4) for i in range(4 * DECODED_AT_ONCE)]
+    entries = [(f"1000-{i}", encode(summary)) for i, summary in enumerate(made)]
+    whole, parts = learner(), learner()
+    whole.advance(entries, 10)
+    assert whole.counters.fits == {"converged": 1}
+    monkeypatch.setattr(pair_learner, "MAX_FOLD_BYTES", 1)
+    parts.advance(entries, 10)
+    assert parts.counters.fits == {"converged": 4}
+    assert parts.counters.labels == whole.counters.labels == sum(summary.labels for summary in made)
+    assert (parts.watermark, parts.sequences) == (whole.watermark, whole.sequences)
+    for key in parts.learnt.state.keys:
+        near, far = parts.learnt.served.row(key), whole.learnt.served.row(key)
+        assert np.abs(near.intercepts - far.intercepts).max() < 0.2

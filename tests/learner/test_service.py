@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -342,17 +341,6 @@ def test_a_clock_that_went_back_hides_nothing(store: Store) -> None:
     store.append(PAIR_ID, later)
     owner.step(store.read(PAIR_ID, owner.watermark, 10), now, 10)
     assert [body for _, body in store.read(PAIR_ID, owner.watermark, 10)] == [later]
-
-
-def test_engines_that_were_silent_for_a_day_are_forgotten(store: Store) -> None:
-    """Whoever takes a pair drops heartbeats older than a day or unreadable, and keeps the others."""
-    record, lease = taken(store)
-    now = store.clock_ms(PAIR_ID)
-    for name, at in (("new/0", now - 3_600_000), ("old/0", now - 90_000_000)):
-        store.heartbeat(PAIR_ID, name, json.dumps({"time_ms": at}).encode())
-    store.heartbeat(PAIR_ID, "odd/0", b"{")
-    PairOwner(store, record, lease).forget_silent_engines()
-    assert list(store.engines(PAIR_ID)) == ["new/0"]
 
 
 def test_more_pairs_than_fit_into_a_lease_are_taken_bit_by_bit(server: EmbeddedServer, store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.proxy import TcpProxy
 
 from accord.learner.embedded import EmbeddedServer
-from accord.learner.errors import InvalidValue
+from accord.learner.errors import InvalidValue, Reason, Refusal
 from accord.learner.logs import fields_of
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import (
@@ -21,6 +21,7 @@ from accord.learner.store import (
     StoreError,
     connect,
 )
+from accord.learner.wire import MAX_WIRE_BYTES, decode
 
 PAIR = "target.draft.eagle.greedy.k5-0123abcd"
 KNOTS = (0.0, 2.0, 4.0)
@@ -123,6 +124,32 @@ def test_an_entry_without_payload_is_empty(store: Store) -> None:
     store.client.xadd(PairKeys(PAIR).rounds, {"other": "x"})
     store.append(PAIR, b"x")
     assert [payload for _, payload in store.read(PAIR, "0-0", 10)] == [b"", b"x"]
+
+
+def test_a_reading_is_bounded(store: Store) -> None:
+    """Of a payload longer than a summary can be only the length is read, and a reading ends after so many bytes."""
+    long = bytes(MAX_WIRE_BYTES + 1)
+    ids = [store.append(PAIR, payload) for payload in (b"a" * 600, long, b"b" * 600, b"c" * 600)]
+    store.client.xadd(PairKeys(PAIR).rounds, {"other": long})
+    whole = store.read(PAIR, "0-0", 10)
+    assert [payload[:8] for _, payload in whole] == [b"a" * 8, b"\x024194305", b"b" * 8, b"c" * 8, b""]
+    assert not whole.cut
+    with pytest.raises(Refusal, match="4194305 bytes") as refused:
+        decode(whole[1][1])
+    assert refused.value.reason is Reason.SIZE
+    part = store.read(PAIR, "0-0", 10, most_bytes=1_000)
+    assert ([entry_id for entry_id, _ in part], part.cut) == (ids[:3], True)
+    assert [entry_id for entry_id, _ in store.read(PAIR, ids[0], 10, most_bytes=1)] == ids[1:2]
+    assert not store.read(PAIR, ids[-1], 10).cut
+
+
+def test_a_server_that_forgot_its_scripts_reads_all_the_same(store: Store) -> None:
+    """Several pairs are read in one round trip also right after the server was started."""
+    for pair_id in (PAIR, "other-pair"):
+        store.append(pair_id, b"x")
+    store.client.script_flush()
+    found = store.read_many({PAIR: "0-0", "other-pair": "0-0"}, 10)
+    assert [[payload for _, payload in entries] for entries in found.values()] == [[b"x"], [b"x"]]
 
 
 def test_reads_many_pairs(store: Store) -> None:

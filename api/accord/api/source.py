@@ -14,6 +14,7 @@ from accord.learner.store.base import integer
 from accord.learner.store.errors import StoreCorruptError, translated
 from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import ZERO_ID, PairRecord, next_id
+from accord.learner.store.registry import ask_engines, read_engines
 
 from .tables import Table
 
@@ -40,7 +41,7 @@ class Detail:
 
     Args:
         record: as registered.
-        engines: engine id -> status as the engine wrote it, plain values.
+        engines: engine id -> status as the engine wrote it, plain values; engines_known: how many there are.
         body, counters, watermark, committed_ms: of the learnt state.
         waiting: stream entries not learnt yet.
         oldest_ms: when the oldest of them was written, None without any.
@@ -49,6 +50,7 @@ class Detail:
 
     record: PairRecord
     engines: Mapping[str, Mapping[str, Any]]
+    engines_known: int
     body: bytes | None
     counters: bytes | None
     watermark: str
@@ -104,15 +106,18 @@ class Source:
         """Pairs in the order of their ids: those that could be read, the ids of those that could not, and after which
         id to go on, None at the end."""
         with translated():
-            stored = await self._client.hgetall(PAIRS)
-        records = {key.decode("utf-8", "replace"): body for key, body in stored.items()}
-        ids = sorted(pair_id for pair_id in records if pair_id > after)
+            names = await self._client.hkeys(PAIRS)
+        ids = sorted(pair_id for name in names if (pair_id := name.decode("utf-8", "replace")) > after)
         page, listed, unreadable = ids[:limit], [], []
         for start in range(0, len(page), CHUNK):
             known: dict[str, PairRecord] = {}
-            for pair_id in page[start : start + CHUNK]:
+            chunk = page[start : start + CHUNK]
+            with translated():
+                bodies = await self._client.hmget(PAIRS, chunk)
+            for pair_id, body in zip(chunk, bodies, strict=True):
                 try:
-                    known[pair_id] = _record(pair_id, records[pair_id])
+                    # One whose name is no text, or that an operator has just removed, has no record.
+                    known[pair_id] = _record(pair_id, body or b"")
                 except StoreCorruptError:
                     unreadable.append(pair_id)
             listed += await self._listed(known)
@@ -124,18 +129,19 @@ class Source:
         if record is None:
             return None
         keys = PairKeys(pair_id)
+        engines_known, engines = await self._engines(pair_id)
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            pipe.hgetall(keys.engines)
             pipe.hmget(keys.state, "body", "counters", "watermark", "committed_ms")
             pipe.xlen(keys.rounds)
-            engines, (body, counters, mark, committed_ms), waiting = await pipe.execute()
+            (body, counters, mark, committed_ms), waiting = await pipe.execute()
             watermark = mark.decode() if mark else ZERO_ID
             oldest = await self._client.xrange(keys.rounds, min=next_id(watermark), count=1)
             seconds, micros = await self._client.time()
         return Detail(
             record=record,
-            engines={key.decode("utf-8", "replace"): _status(value) for key, value in engines.items()},
+            engines=engines,
+            engines_known=engines_known,
             body=body,
             counters=counters,
             watermark=watermark,
@@ -147,15 +153,21 @@ class Source:
 
     async def engines(self, pair_id: str) -> dict[str, dict[str, Any]]:
         """Engine id -> status as the engine wrote it, plain values."""
-        with translated():
-            engines = await self._client.hgetall(PairKeys(pair_id).engines)
-        return {key.decode("utf-8", "replace"): _status(value) for key, value in engines.items()}
+        return (await self._engines(pair_id))[1]
 
     async def state_body(self, pair_id: str) -> bytes | None:
         """The learnt state of a pair, None when nothing was learnt (or the pair is unknown)."""
         with translated():
             body: bytes | None = await self._client.hget(PairKeys(pair_id).state, "body")
         return body
+
+    async def _engines(self, pair_id: str) -> tuple[int, dict[str, dict[str, Any]]]:
+        # Whoever may write a heartbeat may write a million of them, of any length.
+        script, keys, args = ask_engines(pair_id)
+        with translated():
+            reply = await self._client.eval(script, len(keys), *keys, *args)
+        known, statuses = read_engines(reply)
+        return known, {name: _status(status) for name, status in statuses.items()}
 
     async def _listed(self, records: Mapping[str, PairRecord]) -> list[Listed]:
         if not records:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from accord.learner.changes import Change, Standing, lapse
 from accord.learner.effects import Effects, explained
 from accord.learner.store import scripts
+from accord.learner.store.base import Command
 from accord.learner.store.errors import (
     OverridesMovedError,
     StoreError,
@@ -21,7 +22,6 @@ from accord.learner.store.errors import (
 from accord.learner.store.keys import PairKeys
 from accord.learner.store.operators import (
     MAX_LAPSES,
-    Command,
     ask_apply,
     ask_standing,
     check_tables,

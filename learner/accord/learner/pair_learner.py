@@ -31,6 +31,10 @@ MAX_NOTES = 64
 MAX_LINEAGE = 1_024
 """Engines that one publication's history names; summaries of others are counted."""
 
+DECODED_AT_ONCE = 64
+MAX_FOLD_BYTES = 256 << 20
+"""About how much of a tick's summaries, decoded, is held in memory; what is beyond is folded, and fitted, after it."""
+
 Entry = tuple[str, bytes]
 
 
@@ -87,26 +91,48 @@ class PairLearner:
 
     def _fold(self, tick: int, entries: Sequence[Entry]) -> Iterator[Published]:
         end_ms = (tick + 1) * TICK_MS
+        heard_ms, self.watermark = (tick_of(self.watermark) + 1) * TICK_MS, entries[-1][0]
+        for ids, found in self._decoded(entries):
+            self._make_room(found, end_ms)
+            admitted = [
+                summary
+                for entry_id, one in zip(ids, found, strict=True)
+                if (summary := self._admit(entry_id, one, end_ms)) is not None
+            ]
+            if admitted:
+                self._learn(admitted, end_ms, heard_ms)
+                heard_ms = end_ms
+        if heard_ms == end_ms and self.learnt.due and self._due_tick() <= tick:
+            yield self._publish(end_ms)
+
+    def _decoded(self, entries: Sequence[Entry]) -> Iterator[tuple[list[str], list[Decoded]]]:
+        """The summaries of a tick, all at once unless they are larger than a learner should hold.
+
+        A few KB can inflate to megabytes of empty sketches. Where a tick is parted follows from its entries alone.
+        """
+        expected = Expected(self.learnt.state.pair, self.learnt.state.k, self.learnt.state.knots)
+        ids, found, size = list[str](), list[Decoded](), 0
+        for start in range(0, len(entries), DECODED_AT_ONCE):
+            part = entries[start : start + DECODED_AT_ONCE]
+            new = decode_many([payload for _, payload in part], expected)
+            size += sum(_size(one) for one in new)
+            ids += [entry_id for entry_id, _ in part]
+            found += new
+            if size > MAX_FOLD_BYTES:
+                yield ids, found
+                ids, found, size = [], [], 0
+        if ids:
+            yield ids, found
+
+    def _learn(self, admitted: Sequence[RoundSummary], end_ms: int, heard_ms: int) -> None:
         state = self.learnt.state
-        found = decode_many([payload for _, payload in entries], Expected(state.pair, state.k, state.knots))
-        self._make_room(found, end_ms)
-        admitted = [
-            summary
-            for (entry_id, _), one in zip(entries, found, strict=True)
-            if (summary := self._admit(entry_id, one, end_ms)) is not None
-        ]
-        heard_ms = (tick_of(self.watermark) + 1) * TICK_MS
-        self.watermark = entries[-1][0]
-        if admitted:
-            before = int(state.labels.sum())
-            folded = state.fold(end_ms, admitted)
-            self.counters.labels += int(state.labels.sum()) - before
-            self.counters.fitted(state.status.value)
-            self.sequences.forget(end_ms, heard_ms)
-            self._note(folded, end_ms)
-            self._propose()
-            if self.learnt.due and self._due_tick() <= tick:
-                yield self._publish(end_ms)
+        before = int(state.labels.sum())
+        folded = state.fold(end_ms, admitted)
+        self.counters.labels += int(state.labels.sum()) - before
+        self.counters.fitted(state.status.value)
+        self.sequences.forget(end_ms, heard_ms)
+        self._note(folded, end_ms)
+        self._propose()
 
     def _make_room(self, found: Sequence[Decoded], end_ms: int) -> None:
         """Before anything of a tick is taken in: what is named twice is decided once, for all of its summaries."""
@@ -219,6 +245,13 @@ class PairLearner:
         learnt.served, learnt.due, learnt.lineage, learnt.drift, learnt.aside = table, False, {}, [], {}
         learnt.unlisted = 0
         return Published(table, json.dumps(history, separators=(",", ":"), allow_nan=False).encode())
+
+
+def _size(one: Decoded) -> int:
+    if isinstance(one, Refusal):
+        return 0
+    moments = sum(array.nbytes for array in one.moments.arrays().values())
+    return moments + (0 if one.sketch is None else one.sketch.acceptance.nbytes + one.sketch.survival.nbytes)
 
 
 def tick_of(entry_id: str) -> int:

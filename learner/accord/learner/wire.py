@@ -24,6 +24,8 @@ MAGIC = b"ACR1"
 MAX_WIRE_BYTES = 4 << 20
 MAX_RAW_BYTES = 48 << 20
 _PLAIN, _DEFLATED = b"\x00", b"\x01"
+TOO_LONG = b"\x02"
+"""Stands, with how long it is, for a payload that is not worth reading."""
 _MAX_COUNT = 1 << 53
 _BOOT = re.compile(r"[0-9a-f]{16}")
 _ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
@@ -85,6 +87,8 @@ def inflate(data: bytes) -> bytes:
     Raises:
         Refusal: schema or size.
     """
+    if data[:1] == TOO_LONG:
+        raise Refusal(Reason.SIZE, f"{data[1:21].decode('ascii', 'replace')} bytes; at most {MAX_WIRE_BYTES}")
     if len(data) > MAX_WIRE_BYTES:
         raise Refusal(Reason.SIZE, f"{len(data)} bytes; at most {MAX_WIRE_BYTES}")
     if data[:1] == _PLAIN:

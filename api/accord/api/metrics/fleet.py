@@ -17,9 +17,10 @@ from accord.learner.overrides import Overrides, decode_overrides
 from accord.learner.overrides import in_force as overrides_in_force
 from accord.learner.pair import check_pair_id
 from accord.learner.store.base import integer
-from accord.learner.store.errors import StoreCorruptError, StoreError, translated
+from accord.learner.store.errors import StoreCorruptError, StoreError, StoreUnavailableError, translated
 from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import next_id, stream_id
+from accord.learner.store.registry import ask_engines, read_engines
 
 from ..learnt import Learnt
 from ..logs import logger
@@ -31,7 +32,7 @@ PATIENCE_S = 1.0
 EXPIRES_S = 60.0
 """A reading that is older says nothing of now any more."""
 CHUNK = 50
-ANSWERS = 6
+ANSWERS = 5
 
 SILENT_MS = 15_000
 """An engine whose last heartbeat is older: it beats every two seconds."""
@@ -132,7 +133,9 @@ class Fleet:
         with translated():
             names = await self._client.hkeys(PAIRS)
         ids = sorted(pair for name in names if (pair := _pair_id(name)) is not None)
-        taken, seen = ids[: self._max_pairs], list[Seen]()
+        # Those that were shown stay: else whoever registers enough pairs would push others out of sight.
+        ranked = sorted(ids, key=lambda pair: pair not in self._known)
+        taken, seen = sorted(ranked[: self._max_pairs]), list[Seen]()
         unreadable, dropped, room = len(names) - len(ids), 0, self._max_workloads
         for start in range(0, len(taken), CHUNK):
             for found in await self._chunk(taken[start : start + CHUNK]):
@@ -151,7 +154,6 @@ class Fleet:
             pipe = self._client.pipeline(transaction=False)
             for pair in pairs:
                 keys = PairKeys(pair)
-                pipe.hgetall(keys.engines)
                 pipe.hmget(keys.state, "watermark", "committed_ms")
                 pipe.hmget(keys.coefficients, "version", "published_ms")
                 pipe.hmget(keys.lease, "owner", "expires_ms")
@@ -162,13 +164,25 @@ class Fleet:
             seconds, micros = await self._client.time()
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         rows = [answers[i : i + ANSWERS] for i in range(0, len(answers), ANSWERS)]
-        return [await self._pair(pair, row, now_ms) for pair, row in zip(pairs, rows, strict=True)]
+        return [
+            await self._pair(pair, await self._engines(pair), row, now_ms)
+            for pair, row in zip(pairs, rows, strict=True)
+        ]
 
-    async def _pair(self, pair: str, row: Sequence[Any], now_ms: int) -> Seen | None:
-        for answer in row:
-            if isinstance(answer, Exception):
-                return None
-        engines, (watermark, committed), (version, published), (owner, expires), (revision,), length = row
+    async def _engines(self, pair: str) -> dict[str, bytes] | None:
+        script, keys, args = ask_engines(pair)
+        try:
+            with translated():
+                return read_engines(await self._client.eval(script, len(keys), *keys, *args))[1]
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            return None
+
+    async def _pair(self, pair: str, engines: dict[str, bytes] | None, row: Sequence[Any], now_ms: int) -> Seen | None:
+        if engines is None or any(isinstance(answer, Exception) for answer in row):
+            return None
+        (watermark, committed), (version, published), (owner, expires), (revision,), length = row
         try:
             in_force = integer("version", version)
             oldest_ms = await self._oldest_ms(pair, watermark) if length else None

@@ -25,7 +25,9 @@ class HistoryItem(BaseModel):
     aside: dict[str, Any] = Field({}, description="Engine to the labels that were set aside")
     labels: dict[str, Number] = Field({}, description="Workload to every label ever learnt")
     metrics: dict[str, dict[str, Any]] = Field({}, description="Workload to how well its row predicts recent labels")
-    lineage: dict[str, Any] = Field({}, description="Engine to boot, first and last round learnt since the one before")
+    lineage: dict[str, Any] = Field(
+        {}, description="Engine to half its boot, first and last round since the one before"
+    )
     overridden: list[str] = Field([], description="Scopes of the overrides in force; empty text for the whole pair")
     override: OverrideView | None = Field(None, description="The override that came, or went")
     of_version: int | None = Field(None, description="The version that a rollback brought back")

@@ -101,6 +101,7 @@ class PairDetail(BaseModel):
     watermark: str = Field(description="The stream entry up to which everything is learnt")
     lag: Lag
     engines: list[Engine]
+    engines_known: int = Field(0, description="How many engines have reported; more than are listed where it is many")
     labels: int
     fit_status: str | None = Field(description="How the last refit ended; null before the first")
     pair_effects: PairEffects | None

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import ValidationError
 
+from .. import boots
 from ..errors import PairUnknownError, responses
 from ..models import HistoryItem, HistoryPage
 from ..services import PairId, UseServices, WorkloadFilter
@@ -49,6 +50,8 @@ def _shown(workload: str | None, cause: str | None) -> Callable[[Past], HistoryI
 
 def _item(entry: Past) -> HistoryItem:
     values = {name: value for name, value in entry.values.items() if name in HistoryItem.model_fields}
+    if "lineage" in values:
+        values["lineage"] = boots.of_lineage(values["lineage"])
     stamp = {"id": entry.id, "version": entry.version, "published_ms": entry.published_ms}
     try:
         return HistoryItem.model_validate({"cause": "unknown", **values, **stamp})

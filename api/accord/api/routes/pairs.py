@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from accord.learner.store.records import PairRecord
 
+from .. import boots
 from ..errors import PairUnknownError, responses
 from ..models import Engine, Identity, Lag, OverrideView, PairDetail, PairItem, PairList
 from ..services import PairId, UseServices
@@ -61,18 +62,24 @@ async def pair_detail(pair: PairId, services: UseServices) -> PairDetail:
         committed_ms=found.committed_ms,
         watermark=found.watermark,
         lag=Lag(entries=found.waiting, ms=_since(found.oldest_ms, found.now_ms) or 0),
+        engines_known=found.engines_known,
         engines=[_engine(name, status, found.now_ms) for name, status in sorted(found.engines.items())],
         labels=learnt["labels"],
         fit_status=learnt["fit_status"],
         pair_effects=learnt["pair_effects"],
         workloads=learnt["workloads"],
-        counters=learnt["counters"],
+        counters=_counters(learnt["counters"]),
         influence=learnt["influence"],
         carried=learnt["carried"],
         revision=standing.revision,
         overrides=len(standing.overrides),
         override=None if whole is None else OverrideView.model_validate(whole.view()),
     )
+
+
+def _counters(counted: Mapping[str, Any]) -> dict[str, Any]:
+    shared = counted.get("last_shared")
+    return dict(counted) if not shared else {**counted, "last_shared": boots.of(shared, "boot", "other")}
 
 
 def _identity(record: PairRecord) -> Identity:
@@ -86,7 +93,7 @@ def _engine(name: str, status: Mapping[str, Any], now_ms: int) -> Engine:
         seen_ms=seen,
         silent_ms=_since(seen, now_ms),
         version=_whole(status.get("version")),
-        status=dict(status),
+        status=boots.of(status, "boot"),
     )
 
 

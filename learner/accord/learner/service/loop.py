@@ -13,6 +13,7 @@ from itertools import takewhile
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry
 from ..store import (
+    Entries,
     FenceLostError,
     Lease,
     OverridesMovedError,
@@ -28,7 +29,7 @@ from ..store import (
 from .journal import Journal
 from .keeper import LeaseKeeper
 from .membership import Membership
-from .owner import PairOwner
+from .owner import PairOwner, is_cut
 from .settings import LearnerSettings
 from .watch import Watcher, Watchers
 
@@ -155,7 +156,7 @@ class LearnerService:
                 break
             if owner := membership.owners.get(pair_id):
                 self._step(owner, found, clock)
-                backlog = backlog or owner.behind or len(found) >= self.settings.read_count
+                backlog = backlog or owner.behind or is_cut(found, self.settings.read_count)
         if backlog:
             return 0.0
         return (TICK_MS - clock % TICK_MS + _AFTER_TICK_MS) / 1000.0
@@ -184,11 +185,11 @@ class LearnerService:
         mark = stream_id("watermark", owner.watermark)
         left = list(takewhile(lambda entry: stream_id("entry", entry[0]) > mark, reversed(entries)))
         count, oldest_ms = len(left), stream_id("entry", left[-1][0])[0] if left else None
-        if len(entries) >= self.settings.read_count:
+        if is_cut(entries, self.settings.read_count):
             count, oldest_ms = self.store.backlog(owner.pair_id, owner.watermark)
         self.watch.waiting(owner.pair_id, count, max(0.0, (clock_ms - (oldest_ms or clock_ms)) / 1000.0))
 
-    def _read(self) -> dict[str, list[Entry]]:
+    def _read(self) -> dict[str, Entries]:
         """What waits behind every watermark; a pair whose stream cannot be read is set aside."""
         after = {pair_id: owner.watermark for pair_id, owner in self.membership.owners.items()}
         try:
@@ -199,7 +200,7 @@ class LearnerService:
             single = {pair_id: self._read_one(pair_id, place) for pair_id, place in after.items()}
             return {pair_id: found for pair_id, found in single.items() if found is not None}
 
-    def _read_one(self, pair_id: str, after: str) -> list[Entry] | None:
+    def _read_one(self, pair_id: str, after: str) -> Entries | None:
         try:
             return self.store.read(pair_id, after, self.settings.read_count)
         except StoreUnavailableError:

@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 ASIDE_S = 30.0
 """How long a learner leaves a pair alone on which it failed."""
 
+SWEEP_S = 0.05
+"""How long it looks through heartbeats between two passes over the leases."""
+
 
 class Membership:
     """The leases of one learner.
@@ -61,6 +64,21 @@ class Membership:
             if now < self._aside.get(pair_id, now):
                 continue
             self._take(records[pair_id])
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Goes on looking through the pairs' heartbeats, for a moment."""
+        end = time.monotonic() + SWEEP_S
+        for owner in self.owners.values():
+            while owner.heartbeats.due and time.monotonic() < end:
+                try:
+                    owner.heartbeats.go_on(owner.engines)
+                except StoreUnavailableError:
+                    raise
+                except StoreError as error:
+                    # A key of another type, or a right that is missing: learning does not depend on it.
+                    event(log, "heartbeats not swept", level=logging.DEBUG, pair=owner.pair_id, reason=str(error))
+                    break
 
     def drop(self, pair_id: str, why: str) -> None:
         """Forgets a pair whose lease is lost, or whose last commit is unknown."""
@@ -134,7 +152,6 @@ class Membership:
                     watch=self.watch,
                     retention=self.settings.retention,
                 )
-                owner.forget_silent_engines()
             except AccordError:
                 self.store.release(lease)
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from dataclasses import replace
@@ -15,10 +14,11 @@ from ..effects import effects, explained
 from ..errors import AccordError
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
-from ..sequences import FORGET_AFTER_MS, Sequences
+from ..sequences import Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
 from ..store import (
     Commit,
+    Entries,
     Lease,
     OverridesMovedError,
     PairRecord,
@@ -27,6 +27,7 @@ from ..store import (
     StoreError,
     stream_id,
 )
+from .heartbeats import Heartbeats
 from .pair_time import AHEAD_MS, PairTime, after
 from .progress import Progress
 from .shadow import served_instead
@@ -91,6 +92,7 @@ class PairOwner:
         sequences, counters = Sequences.decode(stored.sequences), Counters.decode(stored.counters)
         self.learner = PairLearner(learnt, sequences, counters, stored.watermark)
         self.progress = Progress(self.pair_id, self.learner)
+        self.heartbeats = Heartbeats(store, self.pair_id)
         self.time = PairTime(store, lease)
         self.committed = stored.watermark
 
@@ -106,12 +108,10 @@ class PairOwner:
         self.learner.counters.rewinds += 1
         return True
 
-    def forget_silent_engines(self) -> None:
-        """Drops the heartbeats of engines that have been silent for a day: a container's name may never return."""
-        limit_ms = self.store.clock_ms(self.pair_id) - FORGET_AFTER_MS
-        silent = [name for name, status in self.store.engines(self.pair_id).items() if _seen_ms(status) < limit_ms]
-        if self.store.forget_engines(self.pair_id, silent):
-            event(log, "engines forgotten", pair=self.pair_id, count=len(silent), reason="silent for a day")
+    @property
+    def engines(self) -> set[str]:
+        """Names of the engines whose summaries were learnt, and that were heard within a day."""
+        return {engine for engine, _ in self.learner.sequences.last}
 
     def step(self, entries: list[Entry], clock_ms: int, read_count: int) -> int:
         """Learns what lies in closed ticks, commits it in one step, and returns how many versions were published.
@@ -216,7 +216,7 @@ class PairOwner:
 
     def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:
         """The entries of ticks that are over and were read whole, and the tick before which nothing is unread."""
-        if len(entries) >= read_count:
+        if is_cut(entries, read_count):
             entries = entries + self._rest_of_tick(entries[-1], read_count)
             # What lies behind was not read: nothing may be concluded from the silence of those ticks.
             closed = min(closed, tick_of(entries[-1][0]) + 1)
@@ -228,15 +228,11 @@ class PairOwner:
         while more := self.store.read(self.pair_id, (rest[-1] if rest else last)[0], read_count):
             same = [entry for entry in more if tick_of(entry[0]) == tick]
             rest += same
-            if len(same) < read_count:
+            if len(same) < len(more) or not is_cut(more, read_count):
                 break
         return rest
 
 
-def _seen_ms(status: bytes) -> int:
-    """When an engine sent a heartbeat, unix milliseconds; 0 for one that does not say."""
-    try:
-        at = json.loads(status)["time_ms"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return 0
-    return at if isinstance(at, int) else 0
+def is_cut(entries: list[Entry], read_count: int) -> bool:
+    """Whether there may be more than was read."""
+    return len(entries) >= read_count or (isinstance(entries, Entries) and entries.cut)

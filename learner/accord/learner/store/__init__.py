@@ -28,7 +28,7 @@ from .records import (
     StoredState,
     stream_id,
 )
-from .store import Store
+from .store import Entries, Store
 
 __all__ = [
     "CHANGES",
@@ -37,6 +37,7 @@ __all__ = [
     "ZERO_ID",
     "AuditEntry",
     "Commit",
+    "Entries",
     "FenceLostError",
     "HistoryEntry",
     "Lease",

@@ -14,6 +14,9 @@ from .errors import StoreCorruptError
 
 Argument = str | bytes | int
 
+Command = tuple[str, list[str], list[Argument]]
+"""A script, its keys and its arguments."""
+
 
 class Base:
     """Holds the client. Methods may be called from several threads."""

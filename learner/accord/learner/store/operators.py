@@ -13,7 +13,7 @@ from ..changes import Change, Standing, lapse
 from ..errors import InvalidValue, Refusal
 from ..overrides import compose
 from . import scripts
-from .base import Argument, Base, integer
+from .base import Argument, Base, Command, integer
 from .errors import OverridesMovedError, StoreCorruptError, StoreError, VersionError, translated
 from .keys import CHANGES, PairKeys
 from .records import AuditEntry, PairRecord, Publication, stream_id, whole
@@ -26,8 +26,6 @@ MOST_HISTORY = 100_000
 
 MAX_LAPSES = 200
 """More overrides than a pair can have."""
-
-Command = tuple[str, list[str], list[Argument]]
 
 
 def ask_standing(pair_id: str) -> Command:

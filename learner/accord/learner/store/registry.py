@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from ..basis import SplineBasis
 from ..errors import InvalidValue
 from ..logs import event
 from ..pair import Pair, check_pair_id
 from . import scripts
-from .base import Base
+from .base import Base, Command
 from .errors import StoreCorruptError, translated
 from .keys import LEARNERS, PAIRS, PairKeys
 from .records import PairRecord, name, whole
 
 log = logging.getLogger(__name__)
+
+MAX_STATUS_BYTES = 64 << 10
+"""Of a heartbeat; one with both cost tables has a tenth of it."""
+MAX_ENGINES = 16_384
+"""Heartbeats of a pair that are kept, and shown."""
+MAX_ENGINES_BYTES = 32 << 20
+"""Of all heartbeats that are read at once."""
 
 
 class Registry(Base):
@@ -98,6 +106,20 @@ class Registry(Base):
         return {engine.decode(errors="replace"): status for engine, status in sorted(found.items())}
 
     @translated()
+    def sweep_engines(self, pair_id: str, cursor: str, count: int = 500) -> tuple[str, int, dict[str, bytes]]:
+        """A slice of the engines of a pair: the next cursor (`0` at the end), how many were deleted because no
+        engine writes such a name or so long a status, and the last status of the others.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        found = self._run(scripts.SWEEP, [PairKeys(pair_id).engines], [cursor, count, MAX_STATUS_BYTES])
+        names, statuses = found[2::2], found[3::2]
+        slice_ = {name.decode(errors="replace"): status for name, status in zip(names, statuses, strict=True)}
+        return found[0].decode(), int(found[1]), slice_
+
+    @translated()
     def forget_engines(self, pair_id: str, engines: Iterable[str]) -> int:
         """Drops engines; returns how many were there.
 
@@ -136,6 +158,17 @@ class Registry(Base):
             StoreUnavailableError: when Redis cannot serve.
         """
         self._client.zrem(LEARNERS, name("learner", learner_id))
+
+
+def ask_engines(pair_id: str, most: int = MAX_ENGINES) -> Command:
+    """The script, keys and arguments that read the last status of at most so many engines."""
+    return scripts.ENGINES, [PairKeys(pair_id).engines], [most, MAX_STATUS_BYTES, MAX_ENGINES_BYTES]
+
+
+def read_engines(reply: Sequence[Any]) -> tuple[int, dict[str, bytes]]:
+    """What the reply to `ask_engines` says: how many engines there are, and the statuses that were read."""
+    names = (name.decode("utf-8", "replace") for name in reply[1::2])
+    return int(reply[0]), dict(zip(names, reply[2::2], strict=True))
 
 
 def _decode(pair_id: str, body: bytes) -> PairRecord:

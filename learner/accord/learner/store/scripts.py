@@ -308,6 +308,88 @@ limit is left, the stream is made anew with the same entries in the same order a
 none to move.
 """
 
+_READING = "#!lua flags=no-writes,allow-oom\n"
+
+READ = (
+    _READING
+    + """
+local left, budget, longest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local found, start, bytes = {'0'}, ARGV[1], 0
+while left > 0 do
+  local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', math.min(left, 32))
+  for _, entry in ipairs(page) do
+    local payload = ''
+    for i = 1, #entry[2], 2 do
+      if entry[2][i] == 'd' then payload = entry[2][i + 1] end
+    end
+    if #payload > longest then payload = ARGV[5] .. string.format('%.0f', #payload) end
+    found[#found + 1], found[#found + 2] = entry[1], payload
+    bytes, left = bytes + #payload, left - 1
+    if bytes >= budget then
+      found[1] = '1'
+      return found
+    end
+  end
+  if #page < 32 then break end
+  start = '(' .. page[#page][1]
+end
+return found
+"""
+)
+"""KEYS rounds | ARGV from which id, most entries, most bytes, longest payload, a word
+-> {'1' when there may be more than fitted into the bytes, else '0', id, payload, id, payload, ...}, oldest first.
+
+At least one entry comes, if there is any. Instead of a payload that is too long come the word and how long it is.
+"""
+
+ENGINES = (
+    _READING
+    + """
+local most, longest, budget = 2 * tonumber(ARGV[1]) + 1, tonumber(ARGV[2]), tonumber(ARGV[3])
+local found, cursor, bytes = {redis.call('HLEN', KEYS[1])}, '0', 0
+repeat
+  local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 200)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local name, status = page[2][i], page[2][i + 1]
+    if #name <= longest and #found < most and bytes < budget then
+      if #status > longest then status = '' end
+      found[#found + 1], found[#found + 2] = name, status
+      bytes = bytes + #name + #status
+    end
+  end
+until cursor == '0' or #found >= most or bytes >= budget
+return found
+"""
+)
+"""KEYS engines | ARGV most engines, longest status, most bytes
+-> {how many there are, name, status, name, status, ...}.
+
+A status that is too long comes as ''. An engine may come twice.
+"""
+
+SWEEP = (
+    _HEAD
+    + """
+local page, longest, gone = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2]), tonumber(ARGV[3]), 0
+local found = {page[1], 0}
+for i = 1, #page[2], 2 do
+  local name, status = page[2][i], page[2][i + 1]
+  if #name > 128 or #status > longest or not string.find(name, '^%w[%w._/:%-]*$') then
+    gone = gone + redis.call('HDEL', KEYS[1], name)
+  else
+    found[#found + 1], found[#found + 2] = name, status
+  end
+end
+found[2] = gone
+return found
+"""
+)
+"""KEYS engines | ARGV cursor ('0' to begin), about how many to look at, longest status
+-> {the next cursor ('0' at the end), how many were deleted because no engine writes such a name or so long a status,
+name, status, name, status, ...}.
+"""
+
 RIGHTS = """
 local may = {}
 for i = 1, #ARGV, 2 do

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from redis.exceptions import NoScriptError
+
 from ..errors import InvalidValue
+from ..wire import MAX_WIRE_BYTES, TOO_LONG
 from . import scripts
 from .base import Argument, integer
 from .errors import (
@@ -41,6 +44,9 @@ MAX_ENTRIES = 50_000
 MOST_OF_A_TICK = 200
 """How many entries that are given new ids go into one tick: a tick is learnt in one go."""
 
+READ_BYTES = 64 << 20
+"""About how much is read of all pairs at once; there is always room for one entry of each."""
+
 AHEAD_ENTRIES = 5_000
 """How many entries with ids in the future are kept."""
 
@@ -50,6 +56,16 @@ _REFUSALS: dict[bytes, type[StoreError]] = {
     b"overrides": OverridesMovedError,
     b"version": VersionError,
 }
+
+
+class Entries(list[tuple[str, bytes]]):
+    """Entries of a stream, (id, payload) each, oldest first.
+
+    Attributes:
+        cut: whether the reading ended for its bytes: there may be more, however few these are.
+    """
+
+    cut = False
 
 
 class Store(Registry, Leases, Operators):
@@ -101,24 +117,30 @@ class Store(Registry, Leases, Operators):
         return str(added.decode())
 
     @translated()
-    def read(self, pair_id: str, after: str, count: int) -> list[tuple[str, bytes]]:
-        """At most `count` entries (id, payload) after an id, oldest first; never waits.
+    def read(self, pair_id: str, after: str, count: int, most_bytes: int = READ_BYTES) -> Entries:
+        """At most `count` entries (id, payload) after an id, oldest first, and about so many bytes; never waits.
 
-        An entry without a payload yields b"", which no codec accepts: the caller refuses and counts it.
+        An entry without a payload yields b"", and of one that is longer than a summary can be only its length is read:
+        no codec accepts either, so the caller refuses and counts them.
         """
-        start, count = _after("after", after), whole("count", count, 1)
-        return _entries(self._client.xrange(PairKeys(pair_id).rounds, min=start, count=count))
+        return _entries(self._run(scripts.READ, *_asked(pair_id, after, count, most_bytes)))
 
     @translated()
-    def read_many(self, after: Mapping[str, str], count: int) -> dict[str, list[tuple[str, bytes]]]:
+    def read_many(self, after: Mapping[str, str], count: int) -> dict[str, Entries]:
         """`read` for several pairs, {pair id: after}: one round trip, or one for each pair on a Cluster."""
-        starts = {pair_id: _after("after", text) for pair_id, text in after.items()}
-        if self.clustered:
-            return {pair_id: self.read(pair_id, text, count) for pair_id, text in after.items()}
-        with self._client.pipeline(transaction=False) as pipe:
-            for pair_id, start in starts.items():
-                pipe.xrange(PairKeys(pair_id).rounds, min=start, count=whole("count", count, 1))
-            return {pair_id: _entries(found) for pair_id, found in zip(starts, pipe.execute(), strict=True)}
+        share = READ_BYTES // max(len(after), 1)
+        asked = {pair_id: _asked(pair_id, text, count, share) for pair_id, text in after.items()}
+        if not self.clustered and len(asked) > 1:
+            digest = self._script(scripts.READ).sha
+            with self._client.pipeline(transaction=False) as pipe:
+                for keys, args in asked.values():
+                    pipe.evalsha(digest, len(keys), *keys, *args)
+                try:
+                    return {pair_id: _entries(found) for pair_id, found in zip(asked, pipe.execute(), strict=True)}
+                except NoScriptError:
+                    # A server that was started again has forgotten its scripts; a single call loads this one.
+                    pass
+        return {pair_id: self.read(pair_id, text, count, share) for pair_id, text in after.items()}
 
     @translated()
     def backlog(self, pair_id: str, after: str) -> tuple[int, int | None]:
@@ -280,8 +302,15 @@ def _after(field: str, text: str) -> str:
     return f"({text}"
 
 
-def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> list[tuple[str, bytes]]:
-    return [(key.decode(), fields.get(b"d", b"")) for key, fields in found]
+def _asked(pair_id: str, after: str, count: int, most_bytes: int) -> tuple[list[str], list[Argument]]:
+    start, count = _after("after", after), whole("count", count, 1)
+    return [PairKeys(pair_id).rounds], [start, count, most_bytes, MAX_WIRE_BYTES, TOO_LONG]
+
+
+def _entries(found: list[bytes]) -> Entries:
+    read = Entries((key.decode(), payload) for key, payload in zip(found[1::2], found[2::2], strict=True))
+    read.cut = found[0] == b"1"
+    return read
 
 
 def _history_entry(key: str, fields: dict[bytes, Any]) -> HistoryEntry:
