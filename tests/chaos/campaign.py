@@ -66,7 +66,7 @@ def run(kind: str, seed: int, seconds: float, folder: Path, size: Size, say: Cal
     """One campaign: at least every kind of fault once, more until the time is over."""
     rng = random.Random(f"{kind} {seed}")
     pairs = pairs_of(Trace.bundled().pair, size.pairs)
-    store, faults = _store(kind, folder / "store", pairs)
+    store, faults = _store(kind, folder / "store", pairs, seconds)
     store.start()
     stack = _stack(kind, folder, size, pairs, store)
     world = World(store, stack, rng)
@@ -99,9 +99,10 @@ def tracebacks(log: Path) -> str:
     return "\n".join(re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*\S.*", text))
 
 
-def _store(kind: str, folder: Path, pairs: list[Pair]) -> tuple[Store, dict[str, Fault]]:
+def _store(kind: str, folder: Path, pairs: list[Pair], seconds: float) -> tuple[Store, dict[str, Fault]]:
     if kind == "standalone":
-        alone = Standalone(folder)
+        # Nothing is ever rewritten, so that the file tells of every entry: it grows by two megabytes a second.
+        alone = Standalone(folder, disk_mb=256 + round(4 * seconds))
         return alone, standalone_faults(alone)
     if kind == "sentinel":
         watched = Sentinels(folder, [pair.id for pair in pairs])

@@ -57,7 +57,7 @@ class Standalone:
         """Leaves no block free."""
         with contextlib.suppress(OSError), self._ballast.open("wb", buffering=0) as file:
             while True:
-                file.write(bytes(1 << 16))
+                file.write(bytes(1 << 20))
         with contextlib.suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(64))
