@@ -132,7 +132,8 @@ def test_only_the_owner_moves_the_last_id(store: Store, lease: Lease) -> None:
     assert store.move_on(lease, 4000, 9000, TICK_MS) == 5000
     assert store.move_on(lease, 6000, 9000, TICK_MS) == 6000
     assert store.move_on(lease, 6000, 9000, TICK_MS) == 6000
-    assert store.move_on(lease, 5000, 6000, TICK_MS) == 0
+    assert store.move_on(lease, 5000, 6000, TICK_MS) == 5000
+    assert store.move_on(lease, 5000, 6000, TICK_MS, "4000-0") == 0
     assert [key for key, _ in store.read(PAIR.id, "0-0", 10)] == ["5000-0"]
 
 
@@ -147,4 +148,39 @@ def test_entries_from_the_future_come_back_behind_a_moved_id(store: Store, lease
         cycle(store, owner, now + turn * TICK_MS)
     counters = Counters.decode(store.load(PAIR.id).counters)
     assert (counters.rounds, counters.rounds_missing) == (2, 0)
+    assert stream_id("watermark", owner.watermark)[0] < now + HOUR_MS + 10_000
+
+
+def test_a_clock_that_jumps_to_and_fro_holds_nothing_up(store: Store, lease: Lease) -> None:
+    """A clock that is behind, goes ahead by an hour and back again, with a hand-over at each step: all is learnt."""
+    now, engine, rounds = store.clock_ms(PAIR.id), Engine(1, pair=PAIR.id), 1
+    store.append(PAIR.id, encode(engine.round(5)), entry_id=f"{now + 24 * HOUR_MS}-0")
+    owner = owner_of(store, lease)
+    cycle(store, owner, now + 24 * HOUR_MS + TICK_MS)
+    for jump_ms in (0, HOUR_MS, 0, 2 * HOUR_MS, 30_000, 0):
+        for turn in range(8):
+            if turn < 3:
+                store.append(PAIR.id, encode(engine.round(5)))
+                rounds += 1
+            cycle(store, owner, now + jump_ms + turn * TICK_MS)
+        now += 8 * TICK_MS
+        owner = owner_of(store, lease)
+    for turn in range(8):
+        cycle(store, owner, now + turn * TICK_MS)
+    assert Counters.decode(store.load(PAIR.id).counters).rounds == rounds
+    assert stream_id("watermark", owner.watermark)[0] < now + 25 * HOUR_MS
+
+
+def test_late_entries_beside_one_from_the_future_are_learnt(store: Store, lease: Lease) -> None:
+    """Entries in a tick that was learnt, with an id of the year 2100 behind them, hold up nothing."""
+    now, engine = store.clock_ms(PAIR.id), Engine(1, pair=PAIR.id)
+    for entry_id in (f"{now + HOUR_MS}-0", f"{now + HOUR_MS}-1", "4102444800000-0"):
+        store.append(PAIR.id, encode(engine.round(5)), entry_id=entry_id)
+        if entry_id.startswith(f"{now + HOUR_MS}-0"):
+            owner = owner_of(store, lease)
+            cycle(store, owner, now + HOUR_MS + TICK_MS)
+    for turn in range(10):
+        cycle(store, owner, now + turn * TICK_MS)
+    counters = Counters.decode(store.load(PAIR.id).counters)
+    assert (counters.rounds, counters.rounds_missing) == (3, 0)
     assert stream_id("watermark", owner.watermark)[0] < now + HOUR_MS + 10_000

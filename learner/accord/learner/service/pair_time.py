@@ -61,13 +61,17 @@ class PairTime:
         before_ms = self.reached_ms
         if first is not None or due:
             self._move(max(self.now_ms, after(watermark)) if late else self.now_ms, watermark, late)
-        if late and self.reached_ms > before_ms:
-            # Under the ids with which they were read they are no more.
-            return learnt_ms
+        if late:
+            # Either they have new ids now, or none can be given for an id of the future: then they are learnt where
+            # they are, as a tick that is split, so that nothing waits for ever.
+            return learnt_ms if self.reached_ms > before_ms else after(watermark)
         # What was read before the last id moved may lack what came between the two: it counts from the next step on.
         return max(before_ms, clock_ms)
 
     def _notice(self, clock_ms: int, newest_ms: int) -> None:
+        if self.behind_ms and clock_ms + self.behind_ms > self.now_ms + AHEAD_MS:
+            # The clock went ahead, or this learner stood still: neither is a reason for the pair's time to jump.
+            self.behind_ms = max(max(self.now_ms, newest_ms) - clock_ms, 0)
         if clock_ms + self.behind_ms < newest_ms:
             back_ms, self.behind_ms = newest_ms - clock_ms - self.behind_ms, newest_ms - clock_ms
             if back_ms >= BACK_MS:

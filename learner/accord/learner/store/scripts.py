@@ -411,12 +411,12 @@ for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then last = info[i + 1] end
 end
 local ms, target, limit, tick = tonumber(string.match(last, '^(%d+)')), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[6]
-if ms >= limit then return 0 end
 if ARGV[5] == '' then
-  if ms >= target then return ms end
+  if ms >= target then return ms < limit and ms or target end
   redis.call('XSETID', KEYS[2], ARGV[3] .. '-0')
   return target
 end
+if ms >= limit then return 0 end
 if ms >= target then target = (math.floor(ms / tick) + 1) * tick end
 local behind, moved = '(' .. string.format('%.0f', target) .. '-0', false
 while true do
@@ -434,7 +434,8 @@ end
 """KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick, most entries of a tick -> where
 later entries' ids begin now, in ms: at the given one, or where the last id is already.
 
-For a store whose clock went back: Redis gives later entries ids behind the last one. With a watermark, what waits
-behind it gets new ids too, in order, of ticks of its own. 0, and nothing is done, when the lease has passed on, there
-is no stream, or its last id lies beyond the limit.
+For a store whose clock went back: Redis gives later entries ids behind the last one, also when that lies beyond the
+limit and was given by nobody's clock. With a watermark, what waits behind it gets new ids too, in order, of ticks of its
+own; not when the last id lies beyond the limit. 0, and nothing is done, then, when the lease has passed on, or without
+a stream.
 """

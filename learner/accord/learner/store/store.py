@@ -176,7 +176,8 @@ class Store(Registry, Leases, Operators):
     def move_on(self, lease: Lease, now_ms: int, limit_ms: int, tick_ms: int, watermark: str | None = None) -> int:
         """Gives every later entry of a pair's stream an id at or behind `now_ms`; the ms behind which they lie now.
 
-        0, with nothing done, when the lease has passed on, there is no stream, or its last id lies beyond the limit.
+        0, with nothing done, when the lease has passed on, there is no stream, or entries that are to get new ids wait
+        beside an id beyond the limit.
 
         Args:
             lease: of the owner.
