@@ -86,8 +86,7 @@ def served_errors(found: Fit, moments: Moments, acceptance: Array) -> Fit:
     slope_errors, intercept_errors = found.slope_errors.copy(), found.intercept_errors.copy()
     for i, variance in enumerate(expected_variance(moments.loss)):
         row = Coefficients(found.slopes[i], found.intercepts[i], float(variance))
-        labels, curvature = float(moments.n[i].sum()), float(moments.c[i].sum())
-        evidence = Evidence.of(labels, curvature, acceptance[i], row, BASIS)
+        evidence = Evidence.of(moments.n, moments.c, i, acceptance[i], row, BASIS)
         slope_errors[i], intercept_errors[i] = corrected(
             slope_errors[i], intercept_errors[i], found.hierarchy, evidence
         )

@@ -14,7 +14,7 @@ SLOPES, INTERCEPTS = np.array([0.02]), np.full(3, 0.1)
 
 def evidence(labels: float = 20_000.0, weight: float = 0.7, variance: float = 0.0) -> Evidence:
     """Of labels with v = 0.15, weighed so much."""
-    return Evidence(labels, weight * 0.15 * labels, 0.15, variance)
+    return Evidence(labels, weight * 0.15 * labels, 0.15, variance, 1e9)
 
 
 def test_mean_weights_are_those_that_engines_give() -> None:
@@ -62,5 +62,5 @@ def test_what_no_label_speaks_of_keeps_its_error() -> None:
     cold = Hierarchy.cold(3, LINE)
     prior = np.sqrt(np.full(3, cold.level_variance + cold.intercept_variance))
     assert corrected(SLOPES, prior, cold, evidence(variance=0.25))[1] == pytest.approx(prior)
-    for empty in (Evidence(0.0, 0.0, 0.0, 0.2), Evidence(100.0, 15.0, 0.0, 0.2)):
+    for empty in (Evidence(0.0, 0.0, 0.0, 0.2, 0.0), Evidence(100.0, 15.0, 0.0, 0.2, 100.0)):
         assert corrected(SLOPES, INTERCEPTS, cold, empty)[1] is INTERCEPTS

@@ -63,7 +63,7 @@ class Evidence:
     """What decides how much a workload's evidence is worth.
 
     Attributes:
-        labels: how many; curvature: their sum w v.
+        labels: how many; curvature: their sum w v; pair_labels: of all the pair's workloads.
         unweighed: mean v of a label, before weights.
         request_variance: s2 of the requests' effects.
     """
@@ -72,12 +72,19 @@ class Evidence:
     curvature: float
     unweighed: float
     request_variance: float
+    pair_labels: float
 
     @classmethod
-    def of(cls, labels: float, curvature: float, acceptance: Array, row: Coefficients, basis: SplineBasis) -> Evidence:
-        """With the mean v of the labels in a sketch [K, 64, 3]; 0 where it is empty."""
+    def of(cls, n: Array, c: Array, index: int, acceptance: Array, row: Coefficients, basis: SplineBasis) -> Evidence:
+        """Of one workload of a pair.
+
+        Args:
+            n, c: [W, K] labels and their sums w v.
+            index: of the workload; acceptance: its sketch [K, 64, 3]; row: its fit, and the variance of the effects.
+        """
         v = sketch_residuals(acceptance[None], basis, row.slopes[None], row.intercepts[None])[0, 1]
-        return cls(labels, curvature, float(v / max(acceptance[..., 0].sum(), 1.0)), row.request_variance)
+        unweighed = float(v / max(acceptance[..., 0].sum(), 1.0))
+        return cls(float(n[index].sum()), float(c[index].sum()), unweighed, row.request_variance, float(n.sum()))
 
 
 def corrected(
@@ -96,7 +103,10 @@ def corrected(
     prior = hierarchy.level_variance + hierarchy.intercept_variance
     slopes, _ = _worth(slope_errors**2, hierarchy.slope_variance, ratio)
     intercepts, share = _worth(intercept_errors**2, np.float64(prior), ratio)
-    intercepts = intercepts + share**2 * UNEVEN * evidence.request_variance / requests
+    # a level leans on the workload's own requests, and for the rest on those of the whole pair
+    pair_requests = max(evidence.pair_labels / per_request, requests)
+    leans = share**2 / requests + (1.0 - share) ** 2 / pair_requests
+    intercepts = intercepts + leans * UNEVEN * evidence.request_variance
     return np.sqrt(slopes), np.sqrt(intercepts)
 
 

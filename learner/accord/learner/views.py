@@ -117,7 +117,7 @@ def _errors(state: PairState, index: int) -> tuple[Array, Array]:
     """Standard errors of the learnt row, [F] and [K], with its information taken for what it is worth."""
     a = state.arrays
     row = replace(state.row(index), request_variance=float(expected_variance(a["loss"])[index]))
-    evidence = Evidence.of(a["n"][index].sum(), a["c"][index].sum(), a["acceptance"][index], row, state.basis)
+    evidence = Evidence.of(a["n"], a["c"], index, a["acceptance"][index], row, state.basis)
     return corrected(a["slope_errors"][index], a["intercept_errors"][index], state.hierarchy, evidence)
 
 
