@@ -2,7 +2,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo up test lint bench chaos clean secrets
+.PHONY: demo up test lint bench chaos malice fuzz clean secrets
 
 demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server; ARGS=--stay keeps it running
 	$(BIN)/accord demo $(ARGS)
@@ -30,6 +30,15 @@ bench: $(VENV)/.test ## both sides of every comparison in one run
 CHAOS_FLAGS ?=
 chaos: $(VENV)/.test ## the fault campaign, about a quarter of an hour; CHAOS_FLAGS="--seed N" repeats one
 	$(BIN)/python -m tests.chaos $(CHAOS_FLAGS)
+
+malice: $(VENV)/.test ## what a hostile engine, token or byte can do, in full
+	MALICE_LONG=1 $(BIN)/pytest -s tests/malice
+	$(BIN)/python -m tests.malice.names
+
+FUZZ ?= --seconds 300
+fuzz: $(VENV)/.test ## every decoder, guided by coverage; FUZZ="--seconds 3600 --only wire"
+	$(BIN)/python -m pip install --quiet atheris
+	$(BIN)/python -m tests.malice.fuzz $(FUZZ)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

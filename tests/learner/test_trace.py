@@ -227,3 +227,15 @@ _VALUES = st.one_of(
 def test_any_array_in_any_place_is_read_or_refused_and_nothing_else(name: str, value: Any) -> None:
     """Whatever array stands under a name, the outcome is a valid trace or InvalidValue."""
     assert "\n" not in outcome(packed(arrays() | {name: value}))
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("name", ["pair", "workloads"])
+def test_text_that_is_none_is_refused(name: str, order: str) -> None:
+    """32 bits that are no character are refused where they stand, and never reach Python as text."""
+    values = arrays()
+    wide = values[name].astype(values[name].dtype.newbyteorder(order))
+    codes = np.frombuffer(wide.tobytes(), dtype=np.dtype("u4").newbyteorder(order)).copy()
+    codes[3] = 0x110000
+    values[name] = np.frombuffer(codes.tobytes(), dtype=wide.dtype).reshape(wide.shape)
+    assert "is no character" in refusal(packed(values))

@@ -107,7 +107,7 @@ class Source:
         id to go on, None at the end."""
         with translated():
             names = await self._client.hkeys(PAIRS)
-        ids = sorted(pair_id for name in names if (pair_id := name.decode("utf-8", "replace")) > after)
+        ids = await asyncio.to_thread(_after, names, after)
         page, listed, unreadable = ids[:limit], [], []
         for start in range(0, len(page), CHUNK):
             known: dict[str, PairRecord] = {}
@@ -199,6 +199,10 @@ class Source:
         if len(self._counts) > REMEMBERED_COUNTS:
             self._counts.popitem(last=False)
         return count
+
+
+def _after(names: list[bytes], after: str) -> list[str]:
+    return sorted(pair_id for name in names if (pair_id := name.decode("utf-8", "replace")) > after)
 
 
 def cold_table(pair_id: str, record: PairRecord) -> Table:

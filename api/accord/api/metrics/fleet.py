@@ -132,7 +132,7 @@ class Fleet:
         at = asyncio.get_running_loop().time()
         with translated():
             names = await self._client.hkeys(PAIRS)
-        ids = sorted(pair for name in names if (pair := _pair_id(name)) is not None)
+        ids = await asyncio.to_thread(_pair_ids, names)
         # Those that were shown stay: else whoever registers enough pairs would push others out of sight.
         ranked = sorted(ids, key=lambda pair: pair not in self._known)
         taken, seen = sorted(ranked[: self._max_pairs]), list[Seen]()
@@ -286,6 +286,10 @@ class FleetCache:
             return
         except Exception:  # noqa: BLE001  # a scrape shows the last reading whatever went wrong with the next
             logger.exception("fleet reading failed")
+
+
+def _pair_ids(names: list[bytes]) -> list[str]:
+    return sorted(pair for name in names if (pair := _pair_id(name)) is not None)
 
 
 def _pair_id(name: bytes) -> str | None:

@@ -193,6 +193,7 @@ def _ints(name: str, array: npt.NDArray[Any]) -> Ints:
 def _texts(array: npt.NDArray[Any]) -> tuple[str, ...]:
     if array.dtype.kind != "U" or array.ndim != 1:
         raise InvalidValue("workloads", f"{array.dtype} {array.shape}", "must be a list of text")
+    _check_letters("workloads", array)
     try:
         return tuple(array.tolist())
     except ValueError:
@@ -202,6 +203,7 @@ def _texts(array: npt.NDArray[Any]) -> tuple[str, ...]:
 def _pair(array: npt.NDArray[Any]) -> Pair:
     if array.dtype.kind != "U" or array.ndim != 0:
         raise InvalidValue("pair", f"{array.dtype} {array.shape}", "must be one text")
+    _check_letters("pair", array)
     text = "?"
     try:
         text = str(array[()])
@@ -213,6 +215,13 @@ def _pair(array: npt.NDArray[Any]) -> Pair:
     except (ValueError, RecursionError):
         raise InvalidValue("pair", text, "must be JSON") from None
     return Pair.from_dict(document)
+
+
+def _check_letters(name: str, array: npt.NDArray[Any]) -> None:
+    # NumPy makes text of any 32 bits, and Python fails later, in whatever touches it first.
+    codes = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(array.dtype.byteorder))
+    if codes.size and codes.max() > 0x10FFFF:
+        raise InvalidValue(name, int(codes.max()), "is no character")
 
 
 def _check_features(features: Floats, k: int) -> None:

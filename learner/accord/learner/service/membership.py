@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
+from bisect import bisect_right
+from collections.abc import Mapping
 
 from ..errors import AccordError
 from ..logs import event
@@ -18,6 +20,14 @@ log = logging.getLogger(__name__)
 
 ASIDE_S = 30.0
 """How long a learner leaves a pair alone on which it failed."""
+
+CROWDED = 2_000
+"""Registered pairs beyond which a learner takes none but those that were learnt already, or whose rounds wait: whoever
+may register a pair may register a hundred thousand."""
+LOOKS = 4_000
+"""At how many of them it looks at a time."""
+MAX_OWNED = 8_192
+"""Pairs that one learner holds."""
 
 SWEEP_S = 0.05
 """How long it looks through heartbeats between two passes over the leases."""
@@ -46,6 +56,7 @@ class Membership:
         self._aside: dict[str, float] = {}
         self._committed: dict[str, str] = {}
         self._renewed = float("-inf")
+        self._crowded, self._looked = False, ""
 
     def rebalance(self) -> None:
         """Announces this learner, renews its leases, and takes or gives back pairs."""
@@ -57,14 +68,29 @@ class Membership:
         for pair_id in list(self.owners)[share:]:
             self.give_back(pair_id)
         now = time.monotonic()
-        for pair_id in sorted(set(records) - set(self.owners)):
+        for pair_id in self._candidates(records):
             # Taking thousands of pairs takes long: what is held already must not lapse meanwhile.
-            if len(self.owners) >= share or time.monotonic() - now > self.settings.lease_ms / 6000.0:
+            if len(self.owners) >= min(share, MAX_OWNED) or time.monotonic() - now > self.settings.lease_ms / 6000.0:
                 break
             if now < self._aside.get(pair_id, now):
                 continue
             self._take(records[pair_id])
         self.sweep()
+
+    def _candidates(self, records: Mapping[str, PairRecord]) -> list[str]:
+        """Pairs to take, the best first. In a crowded register only those in which something happens."""
+        free = sorted(set(records) - set(self.owners))
+        if len(records) <= CROWDED:
+            self._crowded = False
+            return free
+        if not self._crowded:
+            self._crowded = True
+            event(log, "crowded register", level=logging.WARNING, pairs=len(records), reason="idle ones are left alone")
+        begin = bisect_right(free, self._looked)
+        look = [*free[begin:], *free[:begin]][:LOOKS]
+        self._looked = look[-1] if look else ""
+        learnt, waiting = self.store.stirring(look)
+        return [*learnt, *waiting]
 
     def sweep(self) -> None:
         """Goes on looking through the pairs' heartbeats, for a moment."""

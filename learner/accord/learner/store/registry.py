@@ -12,12 +12,17 @@ from ..errors import InvalidValue
 from ..logs import event
 from ..pair import Pair, check_pair_id
 from . import scripts
-from .base import Base, Command
+from .base import Argument, Base, Command
 from .errors import StoreCorruptError, translated
 from .keys import LEARNERS, PAIRS, PairKeys
 from .records import PairRecord, name, whole
 
 log = logging.getLogger(__name__)
+
+MAX_PAIRS, MAX_RECORD_BYTES, MAX_PAIRS_BYTES = 200_000, 8 << 10, 128 << 20
+"""Of the register, what is read of it; a record has a few hundred bytes."""
+MOST_TOLD = 20
+"""Records that cannot be read and are logged at one reading."""
 
 MAX_STATUS_BYTES = 64 << 10
 """Of a heartbeat; one with both cost tables has a tenth of it."""
@@ -30,8 +35,8 @@ MAX_ENGINES_BYTES = 32 << 20
 class Registry(Base):
     """The register of pairs, the learners that are alive, and the last status of every engine."""
 
-    _unreadable: Mapping[bytes, bytes] = MappingProxyType({})
-    """What was logged already: learners read the register every second."""
+    _known: Mapping[bytes, tuple[bytes, PairRecord | None]] = MappingProxyType({})
+    """What was read last, and None for what could not be: learners read the register every second."""
 
     @translated()
     def register(self, pair: Pair, knots: tuple[float, ...]) -> PairRecord:
@@ -71,18 +76,54 @@ class Registry(Base):
         Raises:
             StoreUnavailableError: when Redis cannot serve.
         """
+        asked: list[Argument] = [MAX_PAIRS, MAX_RECORD_BYTES, MAX_PAIRS_BYTES]
+        reply = self._run(scripts.ENGINES, [PAIRS], asked)
+        known: dict[bytes, tuple[bytes, PairRecord | None]] = {}
         found: dict[str, PairRecord] = {}
-        unreadable: dict[bytes, bytes] = {}
-        for key, body in sorted(self._client.hgetall(PAIRS).items()):
+        told = 0
+        for key, body in sorted(zip(reply[1::2], reply[2::2], strict=True)):
             pair_id = key.decode(errors="replace")
-            try:
-                found[pair_id] = _decode(pair_id, body)
-            except StoreCorruptError as error:
-                unreadable[key] = body
-                if self._unreadable.get(key) != body:
-                    event(log, "left out of the register", level=logging.WARNING, pair=pair_id, reason=str(error))
-        self._unreadable = unreadable
+            if self._known.get(key, (None,))[0] == body:
+                known[key] = self._known[key]
+            else:
+                known[key] = body, self._readable(pair_id, body, tell=told < MOST_TOLD)
+                told += known[key][1] is None
+            record = known[key][1]
+            if record is not None:
+                found[pair_id] = record
+        if told > MOST_TOLD:
+            event(
+                log, "left out of the register", level=logging.WARNING, count=told - MOST_TOLD, reason="as those before"
+            )
+        self._known = known
         return found
+
+    def _readable(self, pair_id: str, body: bytes, *, tell: bool) -> PairRecord | None:
+        try:
+            return _decode(pair_id, body)
+        except StoreCorruptError as error:
+            if tell:
+                event(log, "left out of the register", level=logging.WARNING, pair=pair_id[:200], reason=str(error))
+            return None
+
+    @translated()
+    def stirring(self, pair_ids: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Of these pairs those that have been learnt, and those that have not but whose rounds wait.
+
+        Raises:
+            InvalidValue: for a malformed pair id.
+            StoreUnavailableError: when Redis cannot serve.
+        """
+        with self._client.pipeline(transaction=False) as pipe:
+            for pair_id in pair_ids:
+                pipe.hexists(PairKeys(pair_id).state, "watermark")
+                pipe.xlen(PairKeys(pair_id).rounds)
+            # A key of a wrong type is the owner's to find.
+            answers = pipe.execute(raise_on_error=False)
+        learnt = [pair_id for pair_id, answer in zip(pair_ids, answers[::2], strict=True) if answer]
+        waiting = [pair_id for pair_id, answer in zip(pair_ids, answers[1::2], strict=True) if answer]
+        known = set(learnt)
+        return learnt, [pair_id for pair_id in waiting if pair_id not in known]
 
     @translated()
     def heartbeat(self, pair_id: str, engine: str, status: bytes) -> None:

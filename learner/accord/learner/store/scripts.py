@@ -362,10 +362,10 @@ until cursor == '0' or #found >= most or bytes >= budget
 return found
 """
 )
-"""KEYS engines | ARGV most engines, longest status, most bytes
--> {how many there are, name, status, name, status, ...}.
+"""KEYS engines, or the register of pairs | ARGV most entries, longest value, most bytes
+-> {how many there are, name, value, name, value, ...}.
 
-A status that is too long comes as ''. An engine may come twice.
+A value that is too long comes as ''. An entry may come twice.
 """
 
 SWEEP = (

@@ -1,0 +1,48 @@
+"""What an attacker with N invented engine names moves: the limit of every rule that goes by names.
+
+`python -m tests.malice.names`: ten honest engines, and names that all flip 10% of the labels, or send extreme sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tests.learner.fleet import Fleet, Traffic
+from tests.learner.test_influence import extreme
+
+from accord.learner.basis import Array
+from accord.learner.summary import RoundSummary
+
+HONEST = 10
+
+
+def served(names: int, kind: str) -> Array:
+    """What the fleet is served after twelve rounds, with so many names of one attacker in it for the last eight."""
+    fleet = Fleet(HONEST + names, 16, 0)
+
+    def alter(index: int, summary: RoundSummary) -> RoundSummary | None:
+        if index < HONEST:
+            return summary
+        # The names are new: nothing was heard of them while the honest ones reported for the first time.
+        return None if warming else replace(extreme(kind, summary), first_seq=summary.first_seq)
+
+    warming = True
+    fleet.alter = alter
+    fleet.run(Traffic(), 20)
+    warming = False
+    fleet.run(Traffic(), 8)
+    return fleet.probabilities()
+
+
+def main() -> None:
+    """Prints the largest change of a served probability for each number of names."""
+    for kind in ("gradients", "coefficients"):
+        alone = served(0, kind)
+        for names in (1, 2, 3, 5, 10, 20):
+            moved = float(np.abs(served(names, kind) - alone).max())
+            print(f"{kind}: {names} names beside {HONEST} honest engines move a served probability by {moved:.4f}")
+
+
+if __name__ == "__main__":
+    main()
