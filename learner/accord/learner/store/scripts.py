@@ -435,7 +435,7 @@ end
 later entries' ids begin now, in ms: at the given one, or where the last id is already.
 
 For a store whose clock went back: Redis gives later entries ids behind the last one, also when that lies beyond the
-limit and was given by nobody's clock. With a watermark, what waits behind it gets new ids too, in order, of ticks of its
-own; not when the last id lies beyond the limit. 0, and nothing is done, then, when the lease has passed on, or without
-a stream.
+limit and was given by nobody's clock. With a watermark, what waits behind it gets new ids too, in order, of ticks of
+its own; not when the last id lies beyond the limit. 0, and nothing is done, then, when the lease has passed on, or
+without a stream.
 """
