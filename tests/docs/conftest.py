@@ -40,7 +40,7 @@ class Service:
             answer.raise_for_status()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """`accord up`, and the replay engine of the quickstart, which goes on."""
     folder = tmp_path_factory.mktemp("service")
