@@ -72,10 +72,11 @@ def test_bad_workload(api: RunningApi, publisher: Publisher, key: str) -> None:
     assert error(answer)["field"] == "key"
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/nowhere", "/v1/pairs/", "/v1/pairs/a%2Fb", "/docs", "//livez"])
+@pytest.mark.parametrize("path", ["/v1", "/nowhere", "/v1/pairs/", "/v1/pairs/a%2Fb", "/docs", "//livez"])
 def test_no_such_route(api: RunningApi, path: str) -> None:
     """A path that is no route is 404, never a redirect."""
-    answer = api.get(path)
+    # Spelt out, or the client would take //livez for a host.
+    answer = api.client.get(f"{api.url}{path}")
     assert (answer.status_code, error(answer)["code"]) == (404, "route_unknown")
 
 
@@ -111,11 +112,12 @@ def test_absurd_content_length(small: RunningApi) -> None:
             assert re.match(rb"HTTP/1.1 4(00|13) ", sock.recv(4096))
 
 
-def test_streamed_body_too_large(small: RunningApi, publisher: Publisher) -> None:
-    """A body without a declared length is 413 as soon as it has grown too large, also under a long-poll."""
+@pytest.mark.parametrize("wait", ["60", "6e1"])
+def test_streamed_body_too_large(small: RunningApi, publisher: Publisher, wait: str) -> None:
+    """A body without a declared length is 413 as soon as it has grown too large, also under both kinds of long-poll."""
     etag = small.get(PATH).headers["etag"]
     chunks = (b"x" * 500 for _ in range(10))
-    answer = small.client.request("GET", f"{PATH}?wait=60", content=chunks, headers={"If-None-Match": etag})
+    answer = small.client.request("GET", f"{PATH}?wait={wait}", content=chunks, headers={"If-None-Match": etag})
     assert (answer.status_code, error(answer)["code"]) == (413, "body_too_large")
     assert small.services.waiters.count == 0
 

@@ -50,7 +50,8 @@ class EventStreamResponse(Response):
             self._streams.close(self._stream)
             for task in (gone, sending):
                 task.cancel()
-            await asyncio.wait({gone, sending})
+            # A body that grew too large ends the watch for a disconnect with an exception, which nobody else takes.
+            await asyncio.gather(gone, sending, return_exceptions=True)
 
     async def _send(self, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -56,6 +56,10 @@ class HeadersMiddleware:
         await self.app(scope, receive, with_headers)
 
 
+class _BodyTooLargeError(HTTPException):
+    """A body grew past the limit while it was read."""
+
+
 class BodyLimitMiddleware:
     """Refuses bodies over a limit: by their declared length at once, otherwise as soon as they grow past it.
 
@@ -87,10 +91,14 @@ class BodyLimitMiddleware:
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 if seen > self.limit:
-                    raise HTTPException(413, refusal)
+                    raise _BodyTooLargeError(413, refusal)
             return message
 
-        await self.app(scope, counted, send)
+        try:
+            await self.app(scope, counted, send)
+        except _BodyTooLargeError:
+            # Who reads the body outside of the routes, as a held poll does, has nobody who makes an answer of this.
+            await envelope(413, "body_too_large", refusal)(scope, receive, send)
 
 
 class RequestLimitMiddleware:
