@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,16 @@ def test_a_rollback(cli: Cli, known: Publisher) -> None:
         assert "rollback" in out
     code, _, err = cli("rollback", PAIR.id, "--version", "77", *WHY)
     assert (code, err.count("\n")) == (Exit.UNKNOWN, 1)
+
+
+def test_a_rollback_says_until_when(cli: Cli, known: Publisher) -> None:
+    """Its last words name the end that was asked for, or what else will end it."""
+    known.publish(code_greedy=0.9)
+    ask = ("rollback", PAIR.id, "--version", "1", *WHY)
+    assert "until the next publication" in cli(*ask, "--no-hold")[1]
+    assert "held until lifted" in cli(*ask)[1]
+    said = cli(*ask, "--expires-in", "2h")[1]
+    assert re.search(r"held until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", said.strip())
 
 
 def test_a_change_against_an_old_revision_is_refused(cli: Cli, known: Publisher) -> None:

@@ -33,7 +33,7 @@ from .options import (
     scope_path,
     seconds,
 )
-from .output import cell, console, emit_json, table
+from .output import cell, console, emit_json, table, when
 
 
 def rollback(
@@ -60,7 +60,9 @@ def rollback(
             "expires_in_s": seconds(expires_in),
         }
         done = api.send("POST", f"{scope_path(pair, workload)}/rollback", body, seen(api, pair, revision))
-    held = "held until lifted" if hold else "until the next publication"
+    kept = done.body["override"]
+    ends = None if kept is None else kept["expires_ms"]
+    held = "until the next publication" if kept is None else f"held until {when(ends) if ends else 'lifted'}"
     report(done, json, f"version {version} is served again as version {done.body['version']}, {held}")
 
 
