@@ -17,7 +17,7 @@ from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
 from accord.api.cli.client import read_token
 from accord.api.cli.failures import CommandError, Exit
 from accord.api.cli.options import seconds
-from accord.api.metrics.fleet import SILENT_MS
+from accord.api.engine_status import SILENT_MS
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import Store
 

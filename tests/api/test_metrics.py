@@ -19,9 +19,10 @@ from tests.learner.strategies import Engine
 from tests.proxy import TcpProxy
 
 from accord.api import Settings
+from accord.api.engine_status import SILENT_MS
 from accord.api.metrics import fleet
 from accord.api.metrics.families import ENGINE_STATES, FleetCollector
-from accord.api.metrics.fleet import SILENT_MS, FleetCache, Snapshot, judge_engines
+from accord.api.metrics.fleet import FleetCache, Snapshot, judge_engines
 from accord.hooks.standing import State
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.pair import DraftSampling, Method, Pair

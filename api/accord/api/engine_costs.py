@@ -9,7 +9,7 @@ from typing import Any
 from accord.learner.costs import EngineCosts
 from accord.learner.errors import InvalidValue
 
-_EXACT = 1 << 53
+from .engine_status import whole
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def reported(engines: Mapping[str, Mapping[str, Any]]) -> tuple[list[Reported], 
         if tables is None:
             continue
         try:
-            usable.append(Reported(name, EngineCosts.of(tables), _whole(status.get("time_ms"))))
+            usable.append(Reported(name, EngineCosts.of(tables), whole(status.get("time_ms"))))
         except InvalidValue as error:
             # The value is an engine's own text: JSON can name half a character, which no answer could hold.
             refused[name] = str(error).encode("utf-8", "backslashreplace").decode()
@@ -44,7 +44,3 @@ def reported(engines: Mapping[str, Mapping[str, Any]]) -> tuple[list[Reported], 
 def freshest(usable: list[Reported]) -> Reported | None:
     """The tables of the engine that reported last; None without any."""
     return max(usable, key=lambda found: (found.seen_ms or 0, found.engine), default=None)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _EXACT else None

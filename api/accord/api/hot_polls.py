@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from accord.learner.pair import PAIR_ID
+
 from .etag import IfNoneMatch
 from .routes.coefficients import LAST_WORDS, answer, hold
 from .services import Services
@@ -18,7 +20,7 @@ Head = list[tuple[bytes, bytes]]
 MAX_REMEMBERED = 128
 """Bytes of the longest list of tags that is kept parsed."""
 
-_PATH = re.compile(r"/v1/pairs/([a-z0-9][a-z0-9._-]{0,127})/coefficients")
+_PATH = re.compile(rf"/v1/pairs/({PAIR_ID})/coefficients")
 _QUERY = re.compile(rb"(?:wait=([0-9]{1,2}(?:\.[0-9]{1,6})?))?")
 
 

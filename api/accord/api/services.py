@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
+from accord.learner.errors import InvalidValue
 from accord.learner.pair import check_pair_id
 from accord.learner.workload import WorkloadKey
 
@@ -57,8 +58,8 @@ async def _pair_id(
 ) -> str:
     try:
         return check_pair_id(pair)
-    except ValueError:
-        raise ValueInvalidError("must match [a-z0-9][a-z0-9._-]{0,127}", field="pair", value=pair) from None
+    except InvalidValue as error:
+        raise ValueInvalidError(error.why, field="pair", value=pair) from None
 
 
 async def _workload_key(key: Annotated[str, Path(description="Workload, `label:class`")]) -> str:

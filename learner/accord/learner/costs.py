@@ -21,7 +21,7 @@ from .basis import Array
 from .errors import InvalidValue, Reason
 
 MAX_POINTS = 256
-"""Levels of one curve; engines send at most 64."""
+"""Levels of one curve; an engine of ours sends at most half as many."""
 MAX_SIZE = 1 << 24
 MAX_MS = 1e6
 

@@ -13,7 +13,8 @@ from typing import Any
 from .errors import InvalidValue
 
 MAX_K = 64
-_PAIR_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+PAIR_ID = r"[a-z0-9][a-z0-9._-]{0,127}"
+"""Regular expression of a whole pair id."""
 _NAME_LIMIT = 256
 
 
@@ -108,8 +109,8 @@ def check_k(k: object) -> int:
 
 def check_pair_id(text: object) -> str:
     """A pair id that is safe in a Redis key, a URL and a file name, or InvalidValue."""
-    if not isinstance(text, str) or not _PAIR_ID.fullmatch(text):
-        raise InvalidValue("pair", text, "must match [a-z0-9][a-z0-9._-]{0,127}")
+    if not isinstance(text, str) or not re.fullmatch(PAIR_ID, text):
+        raise InvalidValue("pair", text, f"must match {PAIR_ID}")
     return text
 
 

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ..engine_status import SILENT_MS
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, Workload, WorkloadArg, connect, resolve, scope_path
 from .output import NONE, cell, console, emit_json, span, table, when
 
 MAX_LIMIT = 1000
-SILENT_MS = 15_000
-"""Without a heartbeat for this long an engine counts as silent, as on the page and in the metrics."""
 
 Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="How many, newest first.")]
 

@@ -22,6 +22,7 @@ from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import next_id, stream_id
 from accord.learner.store.registry import ask_engines, read_engines
 
+from ..engine_status import SILENT_MS, whole
 from ..learnt import Learnt
 from ..logs import logger
 
@@ -34,15 +35,11 @@ EXPIRES_S = 60.0
 CHUNK = 50
 ANSWERS = 5
 
-SILENT_MS = 15_000
-"""An engine whose last heartbeat is older: it beats every two seconds."""
 STATES = ("starting", "fleet", "stale", "local", "observe", "frozen")
 """What engines call their own states."""
 STOPPED, SILENT, UNKNOWN = "stopped", "silent", "unknown"
 FOLLOWING = frozenset({"starting", "fleet", "stale", "observe"})
 """States in which an engine means to apply the version in force."""
-
-_EXACT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -243,7 +240,7 @@ def judge_engines(statuses: Any, in_force: int, now_ms: int) -> tuple[dict[str, 
         status = _status(body)
         state = _state(status, now_ms)
         states[state] += 1
-        version = _whole(status.get("version"))
+        version = whole(status.get("version"))
         if state in FOLLOWING and version is not None and version < in_force:
             lag, behind = max(lag, in_force - version), behind + 1
     return dict(states), lag, behind
@@ -318,12 +315,8 @@ def _status(body: bytes) -> Mapping[str, Any]:
 def _state(status: Mapping[str, Any], now_ms: int) -> str:
     if status.get("stopped") is True:
         return STOPPED
-    seen = _whole(status.get("time_ms"))
+    seen = whole(status.get("time_ms"))
     if seen is not None and now_ms - seen > SILENT_MS:
         return SILENT
     state = status.get("state")
     return state if isinstance(state, str) and state in STATES else UNKNOWN
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _EXACT else None

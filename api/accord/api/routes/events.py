@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from accord.learner.errors import InvalidValue
 from accord.learner.pair import check_pair_id
 
 from ..errors import ValueInvalidError, responses
@@ -40,6 +41,6 @@ async def events(
     if pair is not None:
         try:
             check_pair_id(pair)
-        except ValueError:
-            raise ValueInvalidError("must match [a-z0-9][a-z0-9._-]{0,127}", field="pair", value=pair) from None
+        except InvalidValue as error:
+            raise ValueInvalidError(error.why, field="pair", value=pair) from None
     return EventStreamResponse(services.streams, services.streams.open(pair), services.settings.max_stream_s)

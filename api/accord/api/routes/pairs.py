@@ -10,13 +10,12 @@ from fastapi import APIRouter, Query
 from accord.learner.store.records import PairRecord
 
 from .. import boots
+from ..engine_status import whole
 from ..errors import PairUnknownError, responses
 from ..models import Engine, Identity, Lag, OverrideView, PairDetail, PairItem, PairList
 from ..services import PairId, UseServices
 
 router = APIRouter(prefix="/v1", tags=["pairs"])
-
-_EXACT = 1 << 53
 
 
 @router.get("/pairs", responses=responses(503))
@@ -87,19 +86,14 @@ def _identity(record: PairRecord) -> Identity:
 
 
 def _engine(name: str, status: Mapping[str, Any], now_ms: int) -> Engine:
-    seen = _whole(status.get("time_ms"))
+    seen = whole(status.get("time_ms"))
     return Engine(
         engine=name,
         seen_ms=seen,
         silent_ms=_since(seen, now_ms),
-        version=_whole(status.get("version")),
+        version=whole(status.get("version")),
         status=boots.of(status, "boot"),
     )
-
-
-def _whole(value: object) -> int | None:
-    # What an engine writes is not trusted to be what it should be.
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _EXACT else None
 
 
 def _since(then_ms: int | None, now_ms: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from accord.learner.costs import DRAFT, VERIFY
 from accord.learner.pair import DraftSampling, Method, Pair
 
 from ..settings import VARIABLES, AgentSettings, Mode, default_engine
@@ -142,7 +143,7 @@ def cost_tables(manager: Any) -> dict[str, list[list[float]]] | None:
     if tables is None:
         return None
     draft, verify = tables
-    return {"draft_ms_by_requests": _corners(draft), "verify_ms_by_tokens": _corners(verify)}
+    return {DRAFT: _corners(draft), VERIFY: _corners(verify)}
 
 
 def _corners(table: npt.ArrayLike) -> list[list[float]]:
