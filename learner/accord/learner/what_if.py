@@ -93,13 +93,6 @@ class Assessment:
         """Plain values."""
         return {**asdict(self), "verdict": self.verdict.value}
 
-    def warning(self) -> dict[str, Any] | None:
-        """What whoever pins the proposed row must be told; None unless it is worse."""
-        if self.verdict is not Verdict.WORSE or self.difference is None:
-            return None
-        found = self.difference
-        return {"message": self.message, "log_loss_worse_by": found.log_loss, "noise": found.noise}
-
 
 def assess(
     acceptance: Array,
