@@ -215,7 +215,8 @@ def roll_back(
         scope: a workload, None for the whole pair.
         old: the old version.
         author: who, and why.
-        hold: keep the rows in force as an override; otherwise the next learnt publication replaces them.
+        hold: keep the rows in force as an override; otherwise the next publication replaces them, a learnt one or that
+            of another override.
         expires_in_s: when a held one ends.
 
     Raises:

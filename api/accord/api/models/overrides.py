@@ -83,7 +83,7 @@ class PutRollback(BaseModel):
     version: int = Field(ge=0, lt=1 << 53, description="The version whose rows return; 0 is the cold start")
     reason: Reason
     actor: Actor | None = None
-    hold: bool = Field(True, description="Keep the rows until lifted; otherwise the next learnt version replaces them")
+    hold: bool = Field(True, description="Keep the rows until lifted; otherwise the next version replaces them")
     expires_in_s: ExpiresInS | None = Field(None, description="Seconds until a held one ends by itself")
 
 
@@ -118,7 +118,7 @@ class OneOverride(BaseModel):
 
 
 class PinWarning(BaseModel):
-    """A pin predicts recent traffic worse than what was in force, by more than its noise."""
+    """A pin predicts recent traffic worse than what was learnt, by more than its noise."""
 
     message: str
     log_loss_worse_by: float = Field(description="Nats a label")
