@@ -28,7 +28,7 @@ class Book:
         with (folder / f"{boot}.counts").open("r+b") as file:
             self._counts = mmap.mmap(file.fileno(), size)
         self._rounds = (folder / f"{boot}.rounds").open("ab", buffering=0)
-        self._steps = (folder / f"{boot}.steps").open("ab")
+        self._steps = (folder / f"{boot}.steps").open("ab", buffering=20 * _STEP.size)
         (folder / f"{boot}.json").write_text(json.dumps(head))
 
     def set(self, name: str, value: int) -> None:

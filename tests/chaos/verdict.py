@@ -165,12 +165,16 @@ class StepTimes:
 
     FLOOR_MS = 5.0
     FACTOR = 1.5
+    FEW = 10_000
+    FEW_FLOOR_MS = 100.0
+    """A percentile of few steps is the machine's noise, but a call that waits for a network would still stand out."""
 
     @property
     def limit_ms(self) -> float:
-        """What a step may take under faults: 1.5 times its baseline, which the machine slows as it slows the control."""
+        """What a step may take under faults: 1.5 times its baseline, scaled by how much slower the control became."""
         slower = self.control.faults / self.control.calm if self.control.calm else 1.0
-        return max(self.FLOOR_MS, self.FACTOR * self.ours.calm * max(slower, 1.0))
+        floor = self.FLOOR_MS if self.ours.steps >= self.FEW else self.FEW_FLOOR_MS
+        return max(floor, self.FACTOR * self.ours.calm * max(slower, 1.0))
 
     @property
     def good(self) -> bool:
