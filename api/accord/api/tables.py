@@ -64,7 +64,8 @@ class Tables:
         read: reads a pair's table from the store; None for an unknown pair; raises StoreError.
         waiters: woken whenever the table of their pair may have changed.
         limit: pairs kept in memory, beyond those that somebody waits for right now.
-        noticed: told of every table that was read: the one before, or None, and the new one.
+        noticed: told of every table that was read: the one before, None without one or where nobody waited for the
+            next, and the new one.
     """
 
     def __init__(
@@ -188,7 +189,8 @@ class Tables:
                 slot.changed, slot.read_at = False, asyncio.get_running_loop().time()
                 before, slot.table = slot.table, await self._read(slot.pair)
                 if slot.table is not None:
-                    self._noticed(before, slot.table)
+                    # Without anybody who waits a version is read whenever somebody asks: that would tell of their pace.
+                    self._noticed(before if self._waiters.has(slot.pair) else None, slot.table)
                 # A change announced during the read is usually what was just read.
                 seen = slot.table is not None and 0 <= slot.announced <= slot.table.version
                 slot.current, slot.failures = not slot.changed or seen, 0

@@ -59,7 +59,7 @@ class Metrics:
         }
         self._latency = Histogram(
             "accord_api_publish_to_read_seconds",
-            "From a publication, by the store's clock, until it was read here, by this machine's",
+            "From a publication, by the store's clock, until it was read here for who waited, by this machine's",
             registry=self.registry,
             buckets=_LATENCY,
         )
@@ -81,7 +81,7 @@ class Metrics:
         self._gauges["store_up"].set_function(lambda: float(subscriber.alive))
 
     def table_read(self, before: Table | None, table: Table) -> None:
-        """A table came from the store; only a newer version than the one before says how long that took."""
+        """A table came from the store; only a newer one than that before says how long that took."""
         if before is not None and table.version > before.version:
             self._latency.observe(max(0.0, time.time() - table.published_ms / 1000.0))
 
