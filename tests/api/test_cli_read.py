@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,35 @@ def test_export_leaves_no_half_file(cli: Cli, known: Publisher, tmp_path: Path) 
     code, _, err = cli("export", PAIR.id, "--output", str(old), "--what", "audit", "--as-of", "2026-01-01")
     assert (code, old.read_text()) == (Exit.REFUSED, "old"), err
     assert list(tmp_path.iterdir()) == [old]
+
+
+@pytest.mark.parametrize("name", [".", "/", "folder", "file/c.csv", "n" * 300, "gone/c.csv"])
+def test_export_to_what_cannot_be_a_file(
+    cli: Cli, known: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A path at which no file can be made is refused in one line that names it, and nothing is left behind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    code, _, err = cli("export", PAIR.id, "--output", name)
+    assert (code, err.count("\n")) == (Exit.REFUSED, 1)
+    assert err.startswith(f"accord: output = '{name}': ")
+    assert sorted(item.name for item in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def test_export_replaces_files_alone(cli: Cli, known: Publisher, tmp_path: Path) -> None:
+    """A pipe is written to and stays one, a link leads to the same file as before."""
+    file, link, pipe = (tmp_path / name for name in ("file.csv", "link.csv", "pipe"))
+    link.symlink_to(file)
+    assert cli("export", PAIR.id, "--output", str(link))[0] == Exit.DONE
+    assert link.is_symlink()
+    assert not file.is_symlink()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        found = reader.submit(pipe.read_bytes)
+        assert cli("export", PAIR.id, "--output", str(pipe))[0] == Exit.DONE
+        assert pipe.is_fifo()
+        assert found.result(timeout=10) == file.read_bytes()
 
 
 def test_an_api_that_is_not_there(capsys: pytest.CaptureFixture[str], free_port: int) -> None:

@@ -70,6 +70,20 @@ def test_life(server: EmbeddedServer, publisher: Publisher, tmp_path: Path) -> N
     assert set(events) - {"few file descriptors"} == {"listening", "stopped", "store reached"}
 
 
+@pytest.mark.parametrize("name", [".", "folder", "file/url", "n" * 300, "gone/url"])
+def test_a_ready_file_that_cannot_be_written(server: EmbeddedServer, tmp_path: Path, name: str) -> None:
+    """It ends with one line that names the file, and status 2."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+    with process("--port", "0", "--redis-url", server.url, "--ready-file", str(path)) as child:
+        _, err = child.communicate(timeout=30)
+    assert child.returncode == 2
+    [line] = (line for line in err.splitlines() if not line.startswith("{"))
+    assert line.startswith(f"accord: ready_file = {str(path)!r:.60}")
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["file", "folder"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_with_open_polls(
     server: EmbeddedServer, publisher: Publisher, tmp_path: Path, number: signal.Signals

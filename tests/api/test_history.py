@@ -92,6 +92,14 @@ def test_pages_and_filters(api: RunningApi, publisher: Publisher) -> None:
 
 
 @pytest.mark.parametrize("path", ["history", "audit"])
+def test_nothing_is_before_the_first_place(api: RunningApi, publisher: Publisher, path: str) -> None:
+    """The page before the lowest id that there can be is an empty one, not an error of the store."""
+    put(api, WHOLE, PIN)
+    answer = api.get(f"{PATH}/{path}", before="0-0")
+    assert (answer.status_code, answer.json()) == (200, {"entries": [], "next": None})
+
+
+@pytest.mark.parametrize("path", ["history", "audit"])
 @pytest.mark.parametrize(
     "query",
     [

@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 from prometheus_client import disable_created_metrics
 
+from accord.learner.errors import InvalidValue
+
 from .app import create_app
 from .logs import configure, event
 from .server import Server, address, allow_waiters, bind, check_tls
 from .settings import Settings
+from .whole_file import write_whole
 
 
 def api(
@@ -55,7 +58,7 @@ def api(
 
 
 def _write(path: Path, text: str) -> None:
-    # Whoever waits for the file must never see half of it.
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(f"{text}\n", encoding="utf-8")
-    part.replace(path)
+    try:
+        write_whole(path, f"{text}\n".encode())
+    except OSError as error:
+        raise InvalidValue("ready_file", str(path), error.strerror or str(error)) from None

@@ -21,6 +21,7 @@ from .tables import Table
 T = TypeVar("T")
 
 CHUNK = 100
+NOWHERE = "0-0"
 MOST_SCANNED = 2_000
 """Entries looked at for one page of a filtered history; the rest is behind `next`."""
 
@@ -126,7 +127,10 @@ class Trail:
 
 
 def _start(before: str | None) -> str:
-    return "+" if before is None else f"({before}"
+    if before is None:
+        return "+"
+    # No entry has the id 0-0, and the store takes no bound before it.
+    return NOWHERE if before == NOWHERE else f"({before}"
 
 
 def _past(key: bytes, version: bytes | None, published_ms: bytes | None, entry: bytes | None) -> Past:

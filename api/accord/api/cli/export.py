@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..whole_file import write_whole
 from .client import Api
 from .failures import CommandError, Exit
 from .options import DEFAULT, PairArg, TokenFile, Url, connect, resolve, scope_path
@@ -59,7 +59,10 @@ def export(
             rows = list(_READERS[what](api, pair))
     columns = _COLUMNS[what]
     body = _csv(columns, rows) if chosen is Form.CSV else _parquet(columns, rows)
-    _replace(output, body)
+    try:
+        write_whole(output, body)
+    except OSError as error:
+        raise CommandError(f"output = '{output}': {error.strerror or error}", Exit.REFUSED) from None
     typer.echo(f"{len(rows)} rows in {output}", err=True)
 
 
@@ -196,14 +199,3 @@ def _parquet(columns: dict[str, str], rows: list[Row]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(typed, schema=schema), sink)
     return bytes(sink.getvalue().to_pybytes())
-
-
-def _replace(path: Path, body: bytes) -> None:
-    # Whoever reads the file must never see half of it.
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(body)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise CommandError(f"output = '{path}': {error.strerror or error}", Exit.REFUSED) from None
