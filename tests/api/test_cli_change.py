@@ -85,6 +85,14 @@ def test_a_rollback_says_until_when(cli: Cli, known: Publisher) -> None:
     assert re.search(r"held until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", said.strip())
 
 
+def test_a_lift_says_what_is_served_now(cli: Cli, known: Publisher) -> None:
+    """Under an override of the whole pair a workload does not get back what is learnt, and the last word says so."""
+    for scope in ([], [WORKLOAD]):
+        assert cli("override", "shift", PAIR.id, *scope, "--by", "0.1", *WHY)[0] == 0
+    assert "serves the whole pair's override" in cli("override", "lift", PAIR.id, WORKLOAD, *WHY)[1]
+    assert "serves what is learnt" in cli("override", "lift", PAIR.id, *WHY)[1]
+
+
 def test_a_change_against_an_old_revision_is_refused(cli: Cli, known: Publisher) -> None:
     """Who names a revision that is over is told so by the exit code, and nothing changes."""
     assert cli("override", "shift", PAIR.id, WORKLOAD, "--by", "0.1", "--revision", "0", *WHY)[0] == 0

@@ -139,12 +139,14 @@ def lift(
     token_file: TokenFile = None,
     json: AsJson = False,
 ) -> None:
-    """End an override: the learnt coefficients return at once."""
+    """End an override: the learnt coefficients return at once, or what the whole pair has over them."""
     with connect(url, token_file) as api:
         pair = resolve(api, pair)
         body = {"reason": reason, "actor": actor_or_login(actor)}
         done = api.send("DELETE", f"{scope_path(pair, workload)}/override", body, seen(api, pair, revision))
-    report(done, json, f"lifted: version {done.body['version']} of {pair} serves what is learnt")
+        left = workload is not None and api.find(f"{scope_path(pair, None)}/override") is not None
+    what = "the whole pair's override over it" if left else "what is learnt"
+    report(done, json, f"lifted: version {done.body['version']} of {pair} serves {what}")
 
 
 def _put(
