@@ -121,6 +121,26 @@ def test_a_pin_that_cannot_be_served(cli: Cli, known: Publisher, arguments: tupl
     assert served(cli) == [0.4, 0.4, 0.4]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("shift", PAIR.id, WORKLOAD, "--by", "nan", "--reason", "r"), "shift"),
+        (("shift", PAIR.id, WORKLOAD, "--by=-1e400", "--reason", "r"), "shift"),
+        (("shift", PAIR.id, WORKLOAD, "--by", "1", "--reason", "\udcff"), "reason"),
+        (("freeze", PAIR.id, WORKLOAD, "--reason", "r", "--actor", "a\udcff"), "actor"),
+        (("freeze", PAIR.id, "\udcff:hot", "--reason", "r"), "key"),
+        (("lift", PAIR.id, "\udcff:hot", "--reason", "r"), "key"),
+    ],
+)
+def test_values_that_json_or_utf8_cannot_carry(
+    cli: Cli, known: Publisher, arguments: tuple[str, ...], field: str
+) -> None:
+    """What is no finite number, and an argument that is no UTF-8, is refused in one line that names the field."""
+    code, out, err = cli("override", *arguments)
+    assert (code, out, err.count("\n")) == (Exit.REFUSED, "", 1)
+    assert err.startswith(f"accord: {field} = ")
+
+
 def test_what_if(cli: Cli, known: Publisher) -> None:
     """`accord what-if` prints the metrics of the proposed coefficients beside those in force."""
     found = cli.json("what-if", PAIR.id, WORKLOAD, *PINNED)
