@@ -1,11 +1,9 @@
 """What an attacker with N invented engine names moves: the limit of every rule that goes by names.
 
-`python -m tests.malice.names`: ten honest engines, and names that all flip 10% of the labels, or send extreme sums.
+`python -m tests.malice.names`: ten honest engines, and names that flip labels, or send extreme sums.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 from tests.learner.fleet import Fleet, Traffic
@@ -18,26 +16,28 @@ HONEST = 10
 
 
 def served(names: int, kind: str) -> Array:
-    """What the fleet is served after twelve rounds, with so many names of one attacker in it for the last eight."""
+    """What the fleet is served after 40 rounds, with so many names of one attacker in it for the last twenty."""
     fleet = Fleet(HONEST + names, 16, 0)
 
     def alter(index: int, summary: RoundSummary) -> RoundSummary | None:
         if index < HONEST:
             return summary
         # The names are new: nothing was heard of them while the honest ones reported for the first time.
-        return None if warming else replace(extreme(kind, summary), first_seq=summary.first_seq)
+        return None if warming else summary if kind == "flipped" else extreme(kind, summary)
 
     warming = True
     fleet.alter = alter
     fleet.run(Traffic(), 20)
     warming = False
-    fleet.run(Traffic(), 8)
+    for engine in fleet.engines[HONEST:]:
+        engine.flip = 0.2
+    fleet.run(Traffic(), 20)
     return fleet.probabilities()
 
 
 def main() -> None:
     """Prints the largest change of a served probability for each number of names."""
-    for kind in ("gradients", "coefficients"):
+    for kind in ("flipped", "coefficients"):
         alone = served(0, kind)
         for names in (1, 2, 3, 5, 10, 20):
             moved = float(np.abs(served(names, kind) - alone).max())

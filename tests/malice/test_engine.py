@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.api.cli import Cli
 from tests.learner.fleet import KEYS, KNOTS
 from tests.learner.strategies import Engine, with_moments
 from tests.learner.test_influence import extreme
@@ -214,9 +215,13 @@ def flood(stage: Stage, count: int) -> set[bytes]:
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 
 
-def test_heartbeats(stage: Stage) -> None:
-    """Heartbeats under 20,000 names, endless ones, and hostile text: the api and its metrics answer, bounded."""
+def test_heartbeats(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Heartbeats under 20,000 names, endless ones, hostile text: what is shown is bounded, and text."""
     flood(stage, 20_000)
+    code, out, _ = Cli(capsys, stage.api.url)("engines", PAIR.id)
+    assert code == 0
+    assert "\x1b" not in out
+    assert "\u202e" not in out
     detail = stage.detail()
     assert detail["engines_known"] > MAX_ENGINES
     assert len(detail["engines"]) <= MAX_ENGINES

@@ -28,6 +28,7 @@ class HistoryItem(BaseModel):
     lineage: dict[str, Any] = Field(
         {}, description="Engine to half its boot, first and last round since the one before"
     )
+    unlisted: int = Field(0, description="Summaries of engines for which the lineage had no room")
     overridden: list[str] = Field([], description="Scopes of the overrides in force; empty text for the whole pair")
     override: OverrideView | None = Field(None, description="The override that came, or went")
     of_version: int | None = Field(None, description="The version that a rollback brought back")

@@ -35,6 +35,10 @@ _COUNTS: tuple[tuple[str, str, str], ...] = (
     ("guarded", "guard_refusals", "Times that the guard began to keep a workload's old coefficients"),
     ("returned", "rows_returned", "Workloads whose last good coefficients came back"),
     ("aside", "labels_set_aside", "Labels that do not count, because one engine contradicted the others"),
+    ("sketches_aside", "sketch_labels_set_aside", "Labels of sketches that do not count"),
+    ("overflowed", "labels_without_room", "Labels of workloads for which a pair has no room"),
+    ("displaced", "workloads_displaced", "Workloads forgotten because the room was needed for others"),
+    ("shared", "summaries_of_shared_names", "Summaries of two processes in turn under one engine name"),
 )
 _KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("refused", "summaries_refused", "reason", "Summaries refused"),
