@@ -365,6 +365,17 @@ def test_a_viewer_may_scrape_and_an_engine_may_not(store: Store, server: Embedde
         assert 'accord_api_auth_refusals_total{reason="missing"} 1.0' in get(Role.VIEWER).text
 
 
+def test_pairs_in_use_are_shown_before_others(store: Store, server: EmbeddedServer) -> None:
+    """Pairs that were never published push none that was out of sight, wherever their names stand."""
+    for number in range(4):
+        store.register(Pair(f"0{number}", "d", Method.MTP, DraftSampling.GREEDY, PAIR.k), KNOTS)
+    Publisher(store).publish(learnt())
+    with RunningApi(Settings(redis_url=server.url, metrics_max_pairs=3)) as api:
+        found = scrape(api)
+    assert f'accord_pair_version{{pair="{PAIR.id}"}}' in found
+    assert found["accord_api_pairs_left_out"] == 2
+
+
 def test_not_a_number_is_left_out() -> None:
     """A metric without a value has no sample."""
     registry = CollectorRegistry()

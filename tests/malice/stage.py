@@ -201,6 +201,8 @@ def staged(folder: Path, engines: int = 10, warm: int = 20) -> Iterator[Stage]:
             begin = time.monotonic()
             until(lambda began=begin: time.monotonic() - began > TICK_MS / 1000.0, "time stands still")  # type: ignore[misc]
         stage.settled()
+        # As a Prometheus would have done long before.
+        assert api.get("/metrics").status_code == 200
         yield stage
 
 

@@ -281,12 +281,14 @@ def test_a_crowded_register(stage: Stage) -> None:
 
 
 @LONG
+@pytest.mark.timeout(900)
 def test_a_very_crowded_register(stage: Stage) -> None:
     """A hundred thousand of them as well."""
     crowd(stage, 100_000)
 
 
 @LONG
+@pytest.mark.timeout(3_600)
 def test_a_million_workloads(stage: Stage) -> None:
     """A million names of workloads leave learner and store as large as a few thousand do."""
     learner, redis = stage.learner_mb(), stage.redis_mb()

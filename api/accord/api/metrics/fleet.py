@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ PATIENCE_S = 1.0
 EXPIRES_S = 60.0
 """A reading that is older says nothing of now any more."""
 CHUNK = 50
+LOOKS = 4_000
+"""Of more pairs than are shown, at how many a reading looks whether they have ever been published."""
 ANSWERS = 5
 
 STATES = ("starting", "fleet", "stale", "local", "observe", "frozen")
@@ -119,6 +122,8 @@ class Fleet:
         self._client, self._learnt = client, learnt
         self._max_pairs, self._max_workloads = max_pairs, max_workloads
         self._known: dict[str, _Known] = {}
+        self._published: set[str] = set()
+        self._looked = ""
 
     async def read(self) -> Snapshot:
         """Everything, as of now.
@@ -130,9 +135,7 @@ class Fleet:
         with translated():
             names = await self._client.hkeys(PAIRS)
         ids = await asyncio.to_thread(_pair_ids, names)
-        # Those that were shown stay: else whoever registers enough pairs would push others out of sight.
-        ranked = sorted(ids, key=lambda pair: pair not in self._known)
-        taken, seen = sorted(ranked[: self._max_pairs]), list[Seen]()
+        taken, seen = await self._taken(ids), list[Seen]()
         unreadable, dropped, room = len(names) - len(ids), 0, self._max_workloads
         for start in range(0, len(taken), CHUNK):
             for found in await self._chunk(taken[start : start + CHUNK]):
@@ -145,6 +148,23 @@ class Fleet:
         kept = set(taken)
         self._known = {pair: known for pair, known in self._known.items() if pair in kept}
         return Snapshot(at, seen, len(names), len(ids) - len(taken), unreadable, dropped)
+
+    async def _taken(self, ids: Sequence[str]) -> Sequence[str]:
+        """The pairs that are shown. Whoever registers enough pairs must not push those out of sight that are in use."""
+        if len(ids) <= self._max_pairs:
+            return ids
+        begin = bisect_right(ids, self._looked)
+        look = [pair for pair in [*ids[begin:], *ids[:begin]] if pair not in self._published][:LOOKS]
+        self._looked = look[-1] if look else ""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for pair in look:
+                pipe.hexists(PairKeys(pair).coefficients, "version")
+            answers = await pipe.execute(raise_on_error=False) if look else []
+        self._published.update(pair for pair, answer in zip(look, answers, strict=True) if answer in (True, 1))
+        self._published.intersection_update(ids)
+        ranked = sorted(ids, key=lambda pair: (pair not in self._published, pair not in self._known))
+        return sorted(ranked[: self._max_pairs])
 
     async def _chunk(self, pairs: Sequence[str]) -> list[Seen | None]:
         with translated():

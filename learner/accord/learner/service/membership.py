@@ -24,6 +24,8 @@ ASIDE_S = 30.0
 CROWDED = 2_000
 """Registered pairs beyond which a learner takes none but those that were learnt already, or whose rounds wait: whoever
 may register a pair may register a hundred thousand."""
+CROWDED_EVERY_S = 20.0
+"""How often such a register is read."""
 LOOKS = 4_000
 """At how many of them it looks at a time."""
 MAX_OWNED = 8_192
@@ -57,13 +59,15 @@ class Membership:
         self._committed: dict[str, str] = {}
         self._renewed = float("-inf")
         self._crowded, self._looked = False, ""
+        self._records: Mapping[str, PairRecord] = {}
+        self._read_at = float("-inf")
 
     def rebalance(self) -> None:
         """Announces this learner, renews its leases, and takes or gives back pairs."""
         self.store.announce(self.settings.learner_id, 3 * self.settings.lease_ms)
         self._renewed = float("-inf")
         self.keep()
-        records = self.store.pairs()
+        records = self._registered()
         share = math.ceil(len(records) / max(len(self.store.learners()), 1))
         for pair_id in list(self.owners)[share:]:
             self.give_back(pair_id)
@@ -76,6 +80,13 @@ class Membership:
                 continue
             self._take(records[pair_id])
         self.sweep()
+
+    def _registered(self) -> Mapping[str, PairRecord]:
+        """The register; a crowded one is read less often."""
+        now = time.monotonic()
+        if not self._crowded or not self.store.register_complete or now - self._read_at >= CROWDED_EVERY_S:
+            self._records, self._read_at = self.store.pairs(), now
+        return self._records
 
     def _candidates(self, records: Mapping[str, PairRecord]) -> list[str]:
         """Pairs to take, the best first. In a crowded register only those in which something happens."""

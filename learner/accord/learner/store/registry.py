@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 MAX_PAIRS, MAX_RECORD_BYTES, MAX_PAIRS_BYTES = 200_000, 8 << 10, 128 << 20
 """Of the register, what is read of it; a record has a few hundred bytes."""
+MAX_NEW_RECORDS = 10_000
+"""Decoded at one reading, which must not take longer than a lease; the next one goes on."""
 MOST_TOLD = 20
 """Records that cannot be read and are logged at one reading."""
 
@@ -37,6 +39,9 @@ class Registry(Base):
 
     _known: Mapping[bytes, tuple[bytes, PairRecord | None]] = MappingProxyType({})
     """What was read last, and None for what could not be: learners read the register every second."""
+
+    register_complete = True
+    """Whether the last reading had time for every record."""
 
     @translated()
     def register(self, pair: Pair, knots: tuple[float, ...]) -> PairRecord:
@@ -80,12 +85,15 @@ class Registry(Base):
         reply = self._run(scripts.ENGINES, [PAIRS], asked)
         known: dict[bytes, tuple[bytes, PairRecord | None]] = {}
         found: dict[str, PairRecord] = {}
-        told = 0
+        told, room = 0, MAX_NEW_RECORDS
         for key, body in sorted(zip(reply[1::2], reply[2::2], strict=True)):
             pair_id = key.decode(errors="replace")
             if self._known.get(key, (None,))[0] == body:
                 known[key] = self._known[key]
+            elif not room:
+                continue
             else:
+                room -= 1
                 known[key] = body, self._readable(pair_id, body, tell=told < MOST_TOLD)
                 told += known[key][1] is None
             record = known[key][1]
@@ -95,7 +103,7 @@ class Registry(Base):
             event(
                 log, "left out of the register", level=logging.WARNING, count=told - MOST_TOLD, reason="as those before"
             )
-        self._known = known
+        self._known, self.register_complete = known, room > 0
         return found
 
     def _readable(self, pair_id: str, body: bytes, *, tell: bool) -> PairRecord | None:
