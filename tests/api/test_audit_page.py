@@ -134,6 +134,8 @@ def test_counts_that_contradict_each_other() -> None:
         'vllm:spec_decode_num_drafts_total{engine="0"} +Inf',
         'vllm:spec_decode_num_drafts_total{engine="0"} -5',
         'vllm:spec_decode_num_drafts_total{engine="0"} 1e400',
+        f'vllm:spec_decode_num_drafts_total{{engine="0"}} {"9" * 400}',
+        f'vllm:spec_decode_num_drafts_total{{engine="0"}} {"9" * 5000}',
         'vllm:spec_decode_num_drafts_total{engine="' + "x" * 5000 + '"} 5',
         'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0"} 5',
         'vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="64"} 5',

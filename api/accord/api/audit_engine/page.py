@@ -161,7 +161,7 @@ def _sample(line: str) -> tuple[dict[str, str], float] | None:
     try:
         (family,) = text_fd_to_metric_families(io.StringIO(line))
         (sample,) = family.samples
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        value = float(sample.value)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
         return None
-    value = float(sample.value)
     return (dict(sample.labels), value) if math.isfinite(value) and value >= 0.0 else None
