@@ -18,6 +18,7 @@ from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
 from accord.api.cli.client import read_token
 from accord.api.cli.failures import CommandError, Exit
 from accord.api.cli.options import seconds
+from accord.api.cli.output import json_text
 from accord.api.engine_status import SILENT_MS
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import Store
@@ -186,6 +187,21 @@ def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -
     code, out, err = Cli(capsys, url)("pairs")
     assert (out, err.count("\n")) == ("", 1)
     assert code in (Exit.REFUSED, Exit.UNREACHABLE)
+
+
+def test_a_password_in_an_address_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """An address with a password is refused, and the password is not repeated."""
+    code, out, err = Cli(capsys, "http://ada:s3cret@127.0.0.1:1")("pairs")
+    assert (code, out, err.count("\n")) == (Exit.REFUSED, "", 1)
+    assert "s3cret" not in err
+
+
+@pytest.mark.parametrize("text", ["é", "\x9b31m", "\u202e", "\U000e0001", 'a"b\\', "line\nline"])
+def test_json_is_safe_for_a_terminal(text: str) -> None:
+    """What is printed as JSON reads back as it was, and holds nothing that a terminal would obey."""
+    printed = json_text({"reason": text})
+    assert json.loads(printed) == {"reason": text}
+    assert printed.isprintable()
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-3m", "0s", "٣s", "9999999999s"])

@@ -50,6 +50,9 @@ class Api:
         self, url: str, token: str | None = None, ca_file: Path | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         self.url = url.rstrip("/")
+        if "@" in url:
+            # Not shown: it may be a password.
+            raise CommandError("url: must hold no user or password; give a token with --token-file", Exit.REFUSED)
         if not _is_web(self.url):
             raise CommandError(f"url = {url!r:.120}: must start with http:// or https://", Exit.REFUSED)
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})

@@ -17,7 +17,17 @@ NONE = "-"
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value, indent=2) + "\n")
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    r"""A value as JSON, with what a terminal would obey escaped: JSON itself asks that of some control characters only.
+
+    >>> json_text("é \x9b \u202e")
+    '"é \\u009b \\u202e"'
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)
 
 
 def console() -> Console:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoding
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import typer
 from .client import Api
 from .failures import CommandError, Exit
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, connect, resolve, scope_path
-from .output import cell, when
+from .output import cell, json_text, when
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 """Waits between attempts to get back a stream that broke; the last one repeats."""
@@ -32,7 +31,7 @@ def tail(
         shown = 0
         try:
             for entry in _published(api, pair):
-                line = encoding.dumps(entry, ensure_ascii=False) if json else _line(entry)
+                line = json_text(entry) if json else _line(entry)
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
                 shown += 1
