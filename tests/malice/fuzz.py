@@ -33,7 +33,7 @@ def main() -> int:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = (done.stdout + done.stderr).splitlines()
         runs = next((line for line in reversed(lines) if "Done " in line or "cov:" in line), "")
-        print(f"{name}: {'ok' if done.returncode == 0 else 'FAILED'}, {runs.strip()}", flush=True)
+        print(f"{name}: {'ok' if done.returncode == 0 else f'FAILED ({done.returncode})'}, {runs.strip()}", flush=True)
         if done.returncode:
             print("\n".join(lines[-60:]), flush=True)
             failed.append(name)
