@@ -22,6 +22,7 @@ from accord.hooks.doctor.redis_checks import check_redis
 from accord.hooks.settings import AgentSettings
 from accord.learner.evaluate.trace import Trace
 from accord.learner.service.loop import LearnerService
+from accord.learner.service.pair_time import PairTime
 from accord.learner.service.settings import LearnerSettings
 from accord.learner.store import PairKeys, Store, StoreError, connect
 from accord.learner.store.acl import DEFAULT, RedisRole, RedisUser, create, rules, template
@@ -287,3 +288,19 @@ def test_a_learner_renews_many_leases_and_moves_ids(stack: Deployed) -> None:
         assert store.move_on(held[0], now, now + 5_000, 250, f"{now}-0") == now + 250
         assert store.move_on(held[0], now + 500, now + 5_000, 250) == now + 500
         stack.admin.delete(*PairKeys("many-0").all())
+
+
+def test_a_learner_with_the_rights_of_before_learns_by_the_clock(stack: Deployed) -> None:
+    """Without the right to move ids learning goes on, and what would need it waits for the clock."""
+    older = [rule.replace(" +xdel +xsetid", "") for rule in rules(RedisRole.LEARNER)]
+    stack.admin.execute_command("ACL", "SETUSER", "older", "on", ">secret", *older)
+    url = stack.url(RedisRole.LEARNER)
+    with Store(connect(url, username="older", password="secret")) as store:
+        lease = store.acquire("older-0", "one", 60_000)
+        assert lease is not None
+        store.append("older-0", b"x", entry_id="1000-0")
+        time = PairTime(store, lease)
+        assert time.complete(5_000, "1000-0", None, True) == 5_000
+        assert time.move_on(9_000) == 0
+    stack.admin.delete(*PairKeys("older-0").all())
+    stack.admin.execute_command("ACL", "DELUSER", "older")

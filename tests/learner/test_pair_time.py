@@ -184,3 +184,31 @@ def test_late_entries_beside_one_from_the_future_are_learnt(store: Store, lease:
     counters = Counters.decode(store.load(PAIR.id).counters)
     assert (counters.rounds, counters.rounds_missing) == (3, 0)
     assert stream_id("watermark", owner.watermark)[0] < now + HOUR_MS + 10_000
+
+
+def test_no_silence_is_concluded_from_a_clock_that_is_ahead(store: Store, lease: Lease) -> None:
+    """A publication that a clock an hour ahead makes due is made as of a tick that no entry can come into any more."""
+    engine, base = Engine(1, pair=PAIR.id), store.clock_ms(PAIR.id) // TICK_MS * TICK_MS + 60_000
+    owner = owner_of(store, lease)
+    for turn, steps in enumerate((2, 300)):
+        store.append(PAIR.id, encode(engine.round(steps)), entry_id=f"{base + turn * TICK_MS}-0")
+        cycle(store, owner, base + (turn + 1) * TICK_MS)
+    assert owner.learner.learnt.due
+    entries = [(f"{base + turn * TICK_MS}-0", body) for turn, body in enumerate(sent(2, 300))]
+    cycle(store, owner, base + HOUR_MS)
+    assert not owner.learner.learnt.due
+    store.append(PAIR.id, encode(engine.round(300)))
+    entries += store.read(PAIR.id, owner.watermark, 10)
+    assert stream_id("id", entries[-1][0])[0] >= owner.learner.learnt.served.published_ms
+    for turn in range(2, 20):
+        cycle(store, owner, base + turn * TICK_MS)
+    assert owner.watermark == entries[-1][0]
+    fresh = PairLearner(Learnt.new(PAIR.id, PAIR.k, KNOTS))
+    fresh.advance(entries, 1 << 50)
+    assert store.load(PAIR.id).body == encode_learnt(fresh.learnt)
+
+
+def sent(*steps: int) -> list[bytes]:
+    """What the engine of the test above sends in its first rounds."""
+    engine = Engine(1, pair=PAIR.id)
+    return [encode(engine.round(count)) for count in steps]

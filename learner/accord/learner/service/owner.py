@@ -133,6 +133,7 @@ class PairOwner:
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
         published = self.learner.begin(clock_ms // TICK_MS) + self._advance(whole, closed)
+        published += self._fall_due(closed, entries[-1][0] if entries else before)
         if not whole and not published:
             return 0
         learner = self.learner
@@ -191,9 +192,28 @@ class PairOwner:
             if place < len(ticks) and time.monotonic() >= end:
                 self.behind = True
                 return published
+        return published
+
+    def _fall_due(self, closed: int, last: str) -> list[Published]:
+        """Publishes what waits, if its tick is over and nothing came in it.
+
+        A clock that goes ahead and comes back says that ticks are over which are not: entries would then arrive in
+        ticks from whose silence something was concluded. So the stream's last id is moved behind the tick first.
+
+        Args:
+            closed: ticks before this one are over by the clock.
+            last: id of the last entry that was read.
+        """
+        due = None if self.behind else self.learner.idle_until_tick
+        if due is None or due >= closed:
+            return []
+        if tick_of(last) <= due:
+            self.time.move_on((due + 1) * TICK_MS)
+            if any(tick_of(entry[0]) <= due for entry in self.store.read(self.pair_id, last, 1)):
+                return []
         found = self.learner.advance([], closed)
         self.progress.advanced(found)
-        return published + found
+        return found
 
     def _keep_to_the_present(self, entries: list[Entry]) -> None:
         """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""

@@ -6,7 +6,7 @@ import logging
 
 from ..logs import event
 from ..pair_learner import TICK_MS, tick_of
-from ..store import Lease, Store, stream_id
+from ..store import Lease, Store, StoreError, StoreUnavailableError, stream_id
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class PairTime:
     def __init__(self, store: Store, lease: Lease) -> None:
         self._store, self._lease = store, lease
         self.now_ms = self.behind_ms = self.reached_ms = 0
+        self._told = False
 
     def complete(self, clock_ms: int, watermark: str, first: str | None, due: bool) -> int:
         """The time, in unix milliseconds, before which every entry was read.
@@ -82,9 +83,19 @@ class PairTime:
     def _move(self, to_ms: int, watermark: str, late: bool) -> None:
         tick_ms = to_ms // TICK_MS * TICK_MS
         if late or tick_ms > max(self.reached_ms, stream_id("watermark", watermark)[0]):
-            limit_ms, behind = self.now_ms + AHEAD_MS, watermark if late else None
-            moved_ms = self._store.move_on(self._lease, tick_ms, limit_ms, TICK_MS, behind)
-            self.reached_ms = moved_ms or self.reached_ms
+            self.reached_ms = self.move_on(tick_ms, watermark if late else None) or self.reached_ms
+
+    def move_on(self, to_ms: int, watermark: str | None = None) -> int:
+        """`Store.move_on`; 0 also when this learner has no right to move ids: then the clock is all there is."""
+        try:
+            return self._store.move_on(self._lease, to_ms, self.now_ms + AHEAD_MS, TICK_MS, watermark)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            if not self._told:
+                self._told = True
+                event(log, "ids cannot be moved", level=logging.WARNING, pair=self._lease.pair_id, reason=str(error))
+            return 0
 
 
 def after(watermark: str) -> int:
