@@ -87,8 +87,8 @@ def inflate(data: bytes) -> bytes:
     Raises:
         Refusal: schema or size.
     """
-    if data[:1] == TOO_LONG:
-        raise Refusal(Reason.SIZE, f"{data[1:21].decode('ascii', 'replace')} bytes; at most {MAX_WIRE_BYTES}")
+    if data[:1] == TOO_LONG and len(data) <= 20 and data[1:].isdigit():
+        raise Refusal(Reason.SIZE, f"{data[1:].decode('ascii')} bytes; at most {MAX_WIRE_BYTES}")
     if len(data) > MAX_WIRE_BYTES:
         raise Refusal(Reason.SIZE, f"{len(data)} bytes; at most {MAX_WIRE_BYTES}")
     if data[:1] == _PLAIN:
