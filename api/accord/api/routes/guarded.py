@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Request, Response
 
-from accord.learner.changes import ChangeRefusedError, OverrideUnknownError
+from accord.learner.changes import Change, ChangeRefusedError, OverrideUnknownError, Standing
+from accord.learner.effects import Effects
 from accord.learner.errors import InvalidValue
 
 from ..errors import (
@@ -18,6 +20,8 @@ from ..errors import (
     responses,
 )
 from ..etag import IfMatch
+from ..services import Services
+from ..writer import revision_tag
 
 ETAG: dict[str, Any] = {
     "ETag": {"description": "The revision of the pair's overrides", "schema": {"type": "string"}},
@@ -57,3 +61,20 @@ def refused(error: Exception) -> ApiError:
 
 
 REFUSALS = (OverrideUnknownError, ChangeRefusedError, InvalidValue)
+
+
+async def changed(
+    services: Services, pair: str, expected: IfMatch, plan: Callable[[Standing], Change], response: Response
+) -> tuple[Change, Effects]:
+    """Applies a change, tells who waits for the pair, and names the new revision in the answer.
+
+    Raises:
+        ApiError: for a change that cannot be made; nothing was changed then.
+    """
+    try:
+        change, found = await services.writer.change(pair, expected, plan)
+    except REFUSALS as error:
+        raise refused(error) from None
+    services.tables.changed(pair, change.table.version)
+    response.headers["ETag"] = revision_tag(change.revision)
+    return change, found

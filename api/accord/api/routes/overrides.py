@@ -27,7 +27,7 @@ from ..models import (
 from ..sender import author
 from ..services import Key, PairId, Services, UseServices
 from ..writer import revision_tag
-from .guarded import CHANGING, READING, REFUSALS, UseIfMatch, refused
+from .guarded import CHANGING, READING, REFUSALS, UseIfMatch, changed, refused
 
 router = APIRouter(prefix="/v1", tags=["overrides"])
 
@@ -133,13 +133,11 @@ async def _put(
     try:
         row = None if body.coefficients is None else Coefficients.from_dict(body.coefficients.model_dump())
         wish = Wish(Kind(body.kind), row, body.shift, body.expires_in_s)
-        change, found = await services.writer.change(pair, expected, lambda standing: put(standing, scope, wish, by))
     except REFUSALS as error:
         raise refused(error) from None
+    change, found = await changed(services, pair, expected, lambda at: put(at, scope, wish, by), response)
     worse = found.warning() if row is not None else None
-    services.tables.changed(pair, change.table.version)
     event("override put", pair=pair, scope=scope, kind=body.kind, actor=by.actor, version=change.table.version)
-    response.headers["ETag"] = revision_tag(change.revision)
     assert change.override is not None
     return OverrideChanged(
         override=OverrideView.model_validate(change.override.view()),
@@ -160,11 +158,6 @@ def _why(request: Request, body: Lift | None, reason: str | None, actor: str | N
 async def _lift(
     services: Services, pair: str, scope: Scope, by: Author, expected: IfMatch, response: Response
 ) -> OverrideChanged:
-    try:
-        change, _ = await services.writer.change(pair, expected, lambda standing: lift(standing, scope, by))
-    except REFUSALS as error:
-        raise refused(error) from None
-    services.tables.changed(pair, change.table.version)
+    change, _ = await changed(services, pair, expected, lambda at: lift(at, scope, by), response)
     event("override lifted", pair=pair, scope=scope, actor=by.actor, version=change.table.version)
-    response.headers["ETag"] = revision_tag(change.revision)
     return OverrideChanged(override=None, revision=change.revision, version=change.table.version)

@@ -15,8 +15,7 @@ from ..logs import event
 from ..models import OverrideView, PutRollback, RolledBack
 from ..sender import author
 from ..services import Key, PairId, Services, UseServices
-from ..writer import revision_tag
-from .guarded import CHANGING, REFUSALS, UseIfMatch, refused
+from .guarded import CHANGING, UseIfMatch, changed
 
 router = APIRouter(prefix="/v1", tags=["overrides"])
 
@@ -58,17 +57,14 @@ async def _roll_back(
         old = CoefficientTable.from_json(stored.body)
     except Refusal as error:
         raise StoreCorruptError(f"version {body.version} of {pair}: {error}") from None
-    try:
-        change, _ = await services.writer.change(
-            pair,
-            expected,
-            lambda at: roll_back(at, scope, old, by, hold=body.hold, expires_in_s=body.expires_in_s),
-        )
-    except REFUSALS as error:
-        raise refused(error) from None
-    services.tables.changed(pair, change.table.version)
+    change, _ = await changed(
+        services,
+        pair,
+        expected,
+        lambda at: roll_back(at, scope, old, by, hold=body.hold, expires_in_s=body.expires_in_s),
+        response,
+    )
     event("rolled back", pair=pair, scope=scope, to=body.version, actor=by.actor, version=change.table.version)
-    response.headers["ETag"] = revision_tag(change.revision)
     held = change.override
     return RolledBack(
         version=change.table.version,
