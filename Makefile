@@ -2,7 +2,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo up test lint bench chaos malice fuzz clean secrets
+.PHONY: demo up test lint bench chaos soak malice fuzz clean secrets
 
 demo: $(VENV)/.run ## learn a recorded trace end to end, on an embedded server; ARGS=--stay keeps it running
 	$(BIN)/accord demo $(ARGS)
@@ -30,6 +30,10 @@ bench: $(VENV)/.test ## both sides of every comparison in one run
 CHAOS_FLAGS ?=
 chaos: $(VENV)/.test ## the fault campaign, about a quarter of an hour; CHAOS_FLAGS="--seed N" repeats one
 	$(BIN)/python -m tests.chaos $(CHAOS_FLAGS)
+
+SOAK_FLAGS ?=
+soak: $(VENV)/.test ## two hours of replay, for what only ever grows; SOAK_FLAGS="--minutes 30" is shorter
+	$(BIN)/python -m tests.soak $(SOAK_FLAGS)
 
 malice: $(VENV)/.test ## what a hostile engine, token or byte can do, in full
 	MALICE_LONG=1 $(BIN)/pytest -s tests/malice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import resource
 import subprocess
 import sys
@@ -32,12 +33,19 @@ def main() -> int:
         command += ["--seconds", str(args.seconds), "--corpus", str(args.corpus)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = (done.stdout + done.stderr).splitlines()
-        runs = next((line for line in reversed(lines) if "Done " in line or "cov:" in line), "")
-        print(f"{name}: {'ok' if done.returncode == 0 else f'FAILED ({done.returncode})'}, {runs.strip()}", flush=True)
+        ended = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
+        print(f"{name}: {ended}, {_figures(lines)}", flush=True)
         if done.returncode:
             print("\n".join(lines[-60:]), flush=True)
             failed.append(name)
     return 1 if failed else 0
+
+
+def _figures(lines: list[str]) -> str:
+    """How many inputs were tried in which time, and how many branches and features of the code they reached."""
+    runs = next((line.strip() for line in reversed(lines) if line.startswith("Done ")), "not done")
+    covered = [found for line in lines if (found := re.search(r"cov: \d+ ft: \d+ corp: \d+", line))]
+    return f"{runs}, {covered[-1].group()}" if covered else runs
 
 
 def _fuzz(name: str, seconds: int, folder: Path) -> None:
