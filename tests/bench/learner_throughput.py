@@ -44,10 +44,8 @@ def main(entries: int = 3_200, turns: int = 3, per_tick: tuple[int, ...] = (8, 1
             ratios[rounds] = ours / theirs
             print(
                 f"  {rounds:4d} rounds a tick ({4 * rounds} a second), {size:.0f} bytes each: learner {ours:.0f} "
-                f"rounds "
-                f"per CPU second, bare XREAD {theirs:.0f}: ratio {ours / theirs:.4f}; keeps up "
-                f"{ours / (4 * rounds):.1f} "
-                f"times; by wall time {walls[0]:.0f} and {walls[1]:.0f}"
+                f"rounds per CPU second, bare XREAD {theirs:.0f}: ratio {ours / theirs:.4f}; keeps up "
+                f"{ours / (4 * rounds):.1f} times; by wall time {walls[0]:.0f} and {walls[1]:.0f}"
             )
     print(f"  goal: {GOAL}; {len(fleet.pool[0][0].workloads)} workloads, K = {fleet.pair.k}; {load_note()}")
     return ratios

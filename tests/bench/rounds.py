@@ -42,7 +42,8 @@ class Rounds:
         k = self.trace.pair.k
         self.pair = Pair(f"target-{self.name}", "draft", Method.DRAFT_MODEL, DraftSampling.PROBABILISTIC, k)
         self.pool = evidence(self.trace, self.pair.id, self.different)
-        self._seq = [0] * self.engines
+        # As engines that have been there for a while: every fifth round brings a sketch.
+        self._seq = [SKETCH_EVERY] * self.engines
         self._turn = 0
 
     def summary(self) -> RoundSummary:
@@ -55,7 +56,7 @@ class Rounds:
         ahead = seq - 1 + engine * (SKETCH_EVERY + 1)
         place = ahead % len(self.pool)
         plain, full = self.pool[place]
-        ends_group = place % SKETCH_EVERY == SKETCH_EVERY - 1 and seq >= SKETCH_EVERY
+        ends_group = place % SKETCH_EVERY == SKETCH_EVERY - 1
         name, boot = f"host-{engine // 8}/{engine % 8}", f"{engine:016x}"
         return replace(full if ends_group else plain, engine=name, boot=boot, first_seq=seq, last_seq=seq)
 

@@ -11,7 +11,7 @@ from tests.learner.fleet import KEYS, Fleet, K, Traffic
 from tests.learner.strategies import PAIR, Engine, with_moments
 
 from accord.learner.basis import Array
-from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, PLAUSIBLE, SHARES, Influence
+from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, PLAUSIBLE, SHARES, Influence, Said
 from accord.learner.moments import GRID, Moments
 from accord.learner.pair_state import PairState
 from accord.learner.sketch import BINS, CHANNELS, LOW, SURVIVAL_BINS, WIDTH, Sketch
@@ -28,13 +28,39 @@ def honest_rows(level: float, labels: float = 1_000.0) -> Array:
     return np.array([[level * c, c, 2.0 * level * c, 2.0 * c, 8.0 * c]])
 
 
+def judged(
+    influence: Influence,
+    engine: str,
+    residuals: Array | None = None,
+    labels: float = 0.0,
+    *,
+    accepted: float = 0.0,
+    loss: Array | None = None,
+    shown: tuple[float, float] = (0.0, 0.0),
+    shown_residuals: Array | None = None,
+    first: bool = False,
+) -> tuple[float, float, bool]:
+    """What one engine's word of a tick counts: evidence, sketch, and whether what it gains is believed."""
+    place = influence.place({engine: first}, 1_000)[engine]
+
+    def laid(values: object, *shape: int) -> Array:
+        table = np.zeros((len(influence.engines), 1, *shape))
+        table[place, 0] = 0.0 if values is None else values
+        return table
+
+    said = Said(
+        laid(labels), laid(accepted), laid(residuals, 5), laid(loss, GRID), laid(None, 2),
+        laid((sum(shown), shown[0]), 2), laid(shown_residuals, 5), np.full(len(influence.engines), True), np.ones(1),
+    )  # fmt: skip
+    verdict = influence.judge(said)
+    found = verdict.weights, verdict.sketch_weights, verdict.gains
+    weight, sketch, gains = (array[place, 0] for array in found)
+    return float(weight), float(sketch), bool(gains)
+
+
 def weigh(influence: Influence, engine: str, level: float, labels: float = 1_000.0, curvature: float = 1.0) -> float:
     """The weight of one more summary, whose sum v is told to be so many times what it should be."""
-    place, rows, n = influence.place(engine, 1_000, first=False), np.array([0]), np.array([labels])
-    usual = influence.usual_curvature(place, rows)
-    weights, _ = influence.weigh(place, rows, n, curvature * honest_rows(level, labels), usual, lambda row: 1.0)
-    influence.agrees_on_gains(place, rows, n, np.zeros((1, GRID)))
-    return float(weights[0])
+    return judged(influence, engine, curvature * honest_rows(level, labels)[0], labels)[0]
 
 
 def known(levels: list[float]) -> Influence:
@@ -48,10 +74,12 @@ def known(levels: list[float]) -> Influence:
 
 def sketched(influence: Influence, engine: str, shown: tuple[float, float], level: float = 0.0) -> float:
     """The weight of a sketch with so many accepted and rejected labels, off by so much in log-odds."""
-    place = influence.place(engine, 1_000, first=False)
-    rows, residuals = np.array([0]), honest_rows(level, sum(shown))
-    weights = influence.weigh_sketches(place, rows, np.array([shown]), residuals, lambda row: 1.0, settle=True)
-    return float(weights[0])
+    return judged(influence, engine, shown=shown, shown_residuals=honest_rows(level, sum(shown))[0])[1]
+
+
+def booked(influence: Influence, engine: str, labels: float, accepted: float) -> None:
+    """An engine's first round, with labels of which the sketch is still to come."""
+    judged(influence, engine, honest_rows(0.0, labels)[0], labels, accepted=accepted, first=True)
 
 
 def test_one_that_contradicts_the_others_is_set_aside_until_it_agrees_again() -> None:
@@ -94,11 +122,10 @@ def test_a_large_fleet_is_known_by_its_latest_engines() -> None:
 
 
 def test_records_without_finite_sums_judge_nobody() -> None:
-    """NaN in one engine's sums neither raises nor sets others aside."""
+    """Of an engine whose sums hold NaN nothing counts, and nobody else is set aside."""
     influence = known([0.0] * 4)
-    place, rows = influence.place("e/1", 1, first=False), np.array([0])
-    weights, _ = influence.weigh(place, rows, np.array([10.0]), np.full((1, 5), np.nan), np.zeros(1), lambda row: 1.0)
-    assert weights.tolist() == [1.0]
+    assert judged(influence, "e/1", np.full(5, np.nan), 10.0)[0] == 0.0
+    assert influence.aside.tolist() == [0, 10, 0, 0]
     assert weigh(influence, "e/2", 0.0) == 1.0
 
 
@@ -113,21 +140,18 @@ def test_labels_with_next_to_no_curvature_are_hardly_believed() -> None:
     """Counts that no information goes with cannot crowd out what others know, and book no sketch."""
     influence = known([0.0] * 5)
     assert weigh(influence, "e/2", 0.0, 1e5, 1e-4) == pytest.approx(PLAUSIBLE * 1e-4)
-    place, rows, labels = influence.place("e/2", 1, first=True), np.array([0]), np.array([1e5])
-    influence.book(place, rows, labels / 2.0, labels, np.array([15.0]), np.array([0.15]))
-    assert influence.books[place, 0].sum() == pytest.approx(PLAUSIBLE * 1e-3 * 1e5, rel=0.01)
+    judged(influence, "e/2", 1e-4 * honest_rows(0.0, 1e5)[0], 1e5, accepted=5e4, first=True)
+    assert influence.books[2, 0].sum() == pytest.approx(PLAUSIBLE * 1e-4 * 1e5, rel=0.01)
 
 
 @pytest.mark.parametrize("engines", [1, 10])
 def test_a_sketch_cannot_show_labels_that_no_summary_had(engines: int) -> None:
     """What an engine's summaries had is shown once; more, or more accepted of as many, is set aside."""
     influence = known([0.0] * engines)
-    place = influence.place("e/0", 1_000, first=True)
-    influence.book(place, np.array([0]), np.array([60.0]), np.array([100.0]), np.array([15.0]), np.array([0.15]))
+    booked(influence, "e/0", 100.0, 60.0)
     assert sketched(influence, "e/0", (61.0, 39.0)) == 0.0
-    assert influence.sketch_aside[place] == 100
-    influence.place("e/0", 1_000, first=True)
-    influence.book(place, np.array([0]), np.array([60.0]), np.array([100.0]), np.array([15.0]), np.array([0.15]))
+    assert influence.sketch_aside[0] == 100
+    booked(influence, "e/0", 100.0, 60.0)
     assert sketched(influence, "e/0", (30.0, 20.0)) == 1.0
     assert sketched(influence, "e/0", (30.0, 20.0)) == 1.0
     assert sketched(influence, "e/0", (30.0, 20.0)) == 0.0
@@ -153,11 +177,10 @@ def test_sketches_are_held_to_shares_and_agreement_as_evidence_is() -> None:
 def test_what_one_engine_claims_to_gain_from_request_effects_does_not_count_against_the_others() -> None:
     """Log-losses that make a variance look far better than they do for four other engines have no say."""
     influence = known([0.0] * 5)
-    rows, labels, loss = np.array([0]), np.array([1_000.0]), np.linspace(600.0, 590.0, GRID)[None]
-    said = [influence.agrees_on_gains(i, rows, labels, loss)[0] for i in range(5)]
-    assert all(said)
-    assert not influence.agrees_on_gains(2, rows, labels, np.where(np.arange(GRID) == 5, 0.0, loss))[0]
-    assert influence.agrees_on_gains(3, rows, labels, loss)[0]
+    residuals, loss = honest_rows(0.0)[0], np.linspace(600.0, 590.0, GRID)
+    assert all(judged(influence, f"e/{i}", residuals, 1_000.0, loss=loss)[2] for i in range(5))
+    assert not judged(influence, "e/2", residuals, 1_000.0, loss=np.where(np.arange(GRID) == 5, 0.0, loss))[2]
+    assert judged(influence, "e/3", residuals, 1_000.0, loss=loss)[2]
 
 
 def extreme(kind: str, s: RoundSummary) -> RoundSummary:

@@ -191,12 +191,17 @@ def test_a_learner_about_to_publish_takes_away_what_is_over(store: Store, learni
 
 
 def test_history_says_what_was_overridden(store: Store, learning: Learning) -> None:
-    """A publication under an override names its scopes, and its metrics are those of the rows that are served."""
+    """A publication under an override names its scopes; metrics and moves are those of the rows that are served."""
     record, _, more = learning
     tell(store, record, "pin", KEYS[0])
     assert more() == 1
     served = json.loads(store.history(PAIR_ID, 1)[0].entry)
     assert served["overridden"] == [KEYS[0]]
+    tables = [CoefficientTable.from_json(entry.table) for entry in store.history(PAIR_ID, 2)]
+    assert set(served["moved"]) == {
+        key for key, row in tables[0].workloads.items() if row.to_dict() != tables[1].row(key).to_dict()
+    }
+    assert KEYS[0] not in served["moved"]
     tell(store, record, "lift", KEYS[0])
     lifted = json.loads(store.history(PAIR_ID, 1)[0].entry)
     assert "metrics" not in lifted

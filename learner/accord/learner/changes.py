@@ -296,7 +296,7 @@ def _change(
         "cause": cause,
         "version": version,
         "published_ms": at_ms,
-        "moved": _moved(standing.served, table),
+        "moved": moved_rows(standing.served, table),
         "scope": scope,
         "override": None if shown is None else shown.view(),
         "of_version": of_version,
@@ -366,7 +366,7 @@ def _end(standing: Standing, expires_in_s: float | None) -> int | None:
     return standing.now_ms + round(expires_in_s * 1000.0)
 
 
-def _moved(old: CoefficientTable, new: CoefficientTable) -> dict[str, float | None]:
+def moved_rows(old: CoefficientTable, new: CoefficientTable) -> dict[str, float | None]:
     """Workload -> the largest change of probability over plausible drafts; None when the request effect changed."""
     unseen = np.zeros((new.k, BINS, CHANNELS))
     changes = {key: moved(unseen, old.row(key), new.row(key), new.basis) for key in {**old.workloads, **new.workloads}}

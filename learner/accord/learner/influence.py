@@ -6,7 +6,10 @@ Two rules, both only where at least five engines report a workload:
   curvature than the other engines' count as so many more; labels with next to none count as so many fewer;
 - agreement: an engine whose labels contradict the fit otherwise than the other engines' labels do is set aside
   (weight 0) until it agrees again. Compared are one-step estimates of the error of the log-odds, of level and of slope
-  (see `outlier`).
+  (see `agreement`).
+
+Engines are judged once a tick, on all that they said in it: first every record takes in what is new, then each is
+compared with all others. So a verdict does not depend on who spoke first.
 
 They hold for evidence and for sketches, each with records of its own, because sketches judge what is fitted to
 evidence; and agreement holds for what the request effect gains, which decides its variance. What is set aside still
@@ -17,15 +20,16 @@ moves an engine's own record, so that one that recovers is heard again. A third 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from .agreement import deviating
 from .basis import Array
 from .moments import GRID
-from .outlier import LEAST_ENGINES, Estimates, deviates, masked_median, suspects
+from .outlier import LEAST_ENGINES, Estimates, Flags, median_of_others, outliers
 
 MAX_ENGINES = 64
 """Engines with a record, the most recent ones; in a larger fleet they stand for the others."""
@@ -34,17 +38,12 @@ SHARES = 3.0
 ENGINE_MEMORY = 5_000.0
 """Own labels after which an engine's record of disagreement has faded to 1 / e."""
 
-LEAST_LEVEL, LEAST_SLOPE = 0.15, 0.06
-"""Smaller deviations, in log-odds and in slope, are no reason to set an engine aside."""
-
 LEAST_GAIN, GAIN_VARIANCE = 0.005, 0.02
-"""The same for what a request effect gains, in nats a label; and how much that scatters from label to label."""
-
-LEAST_CURVATURE = 4.0
-"""sum v below which an engine's record says nothing about the others."""
+"""A smaller difference in what a request effect gains, in nats a label, is no reason not to believe it; and how much
+that scatters from label to label."""
 
 LEAST_LABELS = 100.0
-"""The same for gains."""
+"""Labels below which an engine's gains say nothing about the others'."""
 
 RESIDUALS = 5
 """Of a record: sums of r, v, r f, v f, v f f at the fit in force when they came; before them the faded labels."""
@@ -56,8 +55,6 @@ UNKNOWN = float(1 << 40)
 """In the books of an engine whose earlier rounds nobody has seen."""
 
 ROUNDING = 1e-3
-
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,48 @@ class SetAside:
     labels: float
     level: float
     slope: float
+
+
+@dataclass(frozen=True)
+class Said:
+    """What each engine said in one tick: sums over its summaries, zero for workloads and engines without any.
+
+    Attributes:
+        labels, accepted: [E, W]; residuals: [E, W, 5] sums of r, v, r f, v f, v f f at the fit in force.
+        loss: [E, W, G] log-losses, as `Moments` has them.
+        later: [E, W, 2] labels and accepted ones of the summaries behind the engine's last sketch.
+        shown: [E, W, 2] labels and accepted ones in sketches; shown_residuals: [E, W, 5] of those.
+        settles: [E] whether the books of an engine that joined late are known from its sketch on.
+        scatter: [W] how much more sums of residuals scatter than independent labels would.
+    """
+
+    labels: Array
+    accepted: Array
+    residuals: Array
+    loss: Array
+    later: Array
+    shown: Array
+    shown_residuals: Array
+    settles: Flags
+    scatter: Array
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What it counts.
+
+    Attributes:
+        weights, sketch_weights: [E, W] in [0, 1].
+        gains: [E, W] whether what request effects gain is believed.
+        aside: [E, W] whose evidence is set aside; level, slope: [E, W], by how much it deviates.
+    """
+
+    weights: Array
+    sketch_weights: Array
+    gains: Flags
+    aside: Flags
+    level: Array
+    slope: Array
 
 
 class Influence:
@@ -110,206 +149,156 @@ class Influence:
         self.records[:, :, 0] *= kept
         self.sketch_records[:, :, 0] *= sketches_kept
 
-    def place(self, engine: str, at_ms: int, *, first: bool) -> int:
-        """Where an engine's records are, made room for if need be; `first` when its boot counts its first round."""
-        if engine not in self.engines and len(self.engines) < MAX_ENGINES:
-            self.engines.append(engine)
-            for name in ("seen_ms", "aside", "sketch_aside"):
-                setattr(self, name, np.append(getattr(self, name), 0))
-            for name in self.ARRAYS:
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros((1, *old.shape[1:]))]))
-            self.books[-1] = UNKNOWN
-        elif engine not in self.engines:
-            oldest = int(np.argmin(self.seen_ms))
-            self.engines[oldest], self.aside[oldest], self.sketch_aside[oldest] = engine, 0, 0
-            for name in self.ARRAYS:
-                getattr(self, name)[oldest] = UNKNOWN if name == "books" else 0.0
-        place = self.engines.index(engine)
-        self.seen_ms[place] = at_ms
-        if first:
-            self.books[place] = 0.0
-        return place
-
-    def usual_curvature(self, place: int, rows: Rows) -> Array:
-        """What a label's v is with the median of the other engines, [R]; 0 where fewer than four can tell."""
-        if len(self.engines) < LEAST_ENGINES:
-            return np.zeros(len(rows))
-        labels = self.gains[:, rows, 0]
-        others = labels >= LEAST_LABELS
-        others[place] = False
-        usual = masked_median(self.records[:, rows, 2] / np.maximum(labels, 1.0), others)
-        return np.where(others.sum(axis=0) >= LEAST_ENGINES - 1, usual, 0.0)
-
-    def weigh(
-        self,
-        place: int,
-        rows: Rows,
-        labels: Array,
-        residuals: Array,
-        usual: Array,
-        dispersion: Callable[[int], float],
-    ) -> tuple[Array, dict[int, tuple[float, ...]]]:
-        """The weight in [0, 1] of each workload of a summary, and why those of weight 0 are set aside.
+    def place(self, speakers: Mapping[str, bool], at_ms: int) -> dict[str, int]:
+        """Where the records of engines are, made room for if need be.
 
         Args:
-            place: of the engine.
-            rows: [R] workloads; labels: [R]; residuals: [R, 5] sums of r, v, r f, v f, v f f at the fit in force.
-            usual: [R] as `usual_curvature` has it.
-            dispersion: of a workload's sums of residuals, asked only where it matters.
-
-        Returns:
-            weights [R], and for each position set aside its deviation in (level, slope).
+            speakers: at most 64 engines, each with whether its boot counts its first round.
+            at_ms: when they spoke.
         """
-        claimed = _claimed(labels, residuals[:, 1], usual)
-        counted = np.maximum(labels, claimed)
-        most = _plausible(labels, claimed)
-        found = self._weigh(self.records, self.memory, place, rows, labels, counted, most, residuals, dispersion)
-        self.aside[place] += sum(round(float(labels[i])) for i in found[1])
-        return found
+        known = {engine: place for place, engine in enumerate(self.engines)}
+        new = [engine for engine in speakers if engine not in known]
+        self._grow(len(new) - max(0, len(self.engines) + len(new) - MAX_ENGINES))
+        free = [place for place, engine in enumerate(self.engines) if not engine]
+        if len(free) < len(new):
+            # Of those silent as long the one that came first makes room.
+            others = [place for place, engine in enumerate(self.engines) if engine and engine not in speakers]
+            others.sort(key=lambda place: int(self.seen_ms[place]))
+            free += others[: len(new) - len(free)]
+        for engine, place in zip(new, free, strict=True):
+            self.engines[place], known[engine] = engine, place
+            self.aside[place] = self.sketch_aside[place] = 0
+            for name in self.ARRAYS:
+                getattr(self, name)[place] = UNKNOWN if name == "books" else 0.0
+        places = {engine: known[engine] for engine in speakers}
+        for engine, place in places.items():
+            self.seen_ms[place] = at_ms
+            if speakers[engine]:
+                self.books[place] = 0.0
+        return places
 
-    def weigh_sketches(
-        self,
-        place: int,
-        rows: Rows,
-        shown: Array,
-        residuals: Array,
-        dispersion: Callable[[int], float],
-        *,
-        settle: bool,
-    ) -> Array:
-        """The weight in [0, 1] of each workload's sketches.
-
-        Args:
-            place, rows, residuals, dispersion: as for `weigh`, the residuals of the sketched labels.
-            shown: [R, 2] accepted and rejected labels in the sketches.
-            settle: whether the books of an engine that joined late are known from here on.
-        """
-        labels = shown.sum(axis=1)
-        books = self.books[place, rows]
-        false = (shown > books * (1.0 + ROUNDING) + 0.5).any(axis=1)
-        left = np.maximum(books - shown, 0.0)
-        self.books[place, rows] = np.where(settle & (books > 0.5 * UNKNOWN), 0.0, left)
-        weights = np.zeros(len(rows))
-        kept = np.flatnonzero(~false)
-        told = rows[kept], labels[kept], labels[kept], np.ones(len(kept)), residuals[kept]
-        weights[kept], reasons = self._weigh(self.sketch_records, self.sketch_memory, place, *told, dispersion)
-        refused = float(labels[false].sum()) + sum(float(labels[kept[i]]) for i in reasons)
-        self.sketch_aside[place] += round(min(refused, UNKNOWN))
-        return weights
-
-    def book(self, place: int, rows: Rows, accepted: Array, labels: Array, curvature: Array, usual: Array) -> None:
-        """Notes the labels [R] of a summary, of curvatures [R], of which a sketch is still to come."""
-        believed = _plausible(labels, _claimed(labels, curvature, usual))
-        self.books[place, rows] += believed[:, None] * np.stack([accepted, labels - accepted], axis=1)
-
-    def agrees_on_gains(self, place: int, rows: Rows, labels: Array, loss: Array) -> npt.NDArray[np.bool_]:
-        """Whether what request effects gain, by log-loss sums [R, G] over labels [R], fits what other engines say."""
-        safe = np.maximum(labels, 1.0)
-        record = self.gains[place, rows] * np.exp(-labels / ENGINE_MEMORY)[:, None]
-        taken = np.minimum(1.0, ENGINE_MEMORY / safe)[:, None]
-        record += taken * np.concatenate([labels[:, None], loss[:, 1:] - loss[:, :1]], axis=1)
-        self.gains[place, rows] = record
-        records = self.gains[:, rows]
-        agrees = np.ones(len(rows), dtype=np.bool_)
-        if len(records) < LEAST_ENGINES:
-            return agrees
-        n = np.maximum(records[..., 0], 1.0)
-        known, precision = records[..., 0] >= LEAST_LABELS, n / GAIN_VARIANCE
-        gains = np.concatenate([records[..., column] / n for column in range(1, GRID)], axis=1)
-        often = np.tile(precision, GRID - 1), np.tile(known, GRID - 1)
-        for i in np.flatnonzero(suspects(gains, *often, place, LEAST_GAIN)):
-            row = i % len(rows)
-            engines = np.append(np.flatnonzero(known[:, row] & (np.arange(len(n)) != place)), place)
-            estimate = Estimates(gains[engines, i], precision[engines, row], LEAST_GAIN)
-            agrees[row] &= deviates((estimate,), len(engines) - 1, 1.0) is None
-        return agrees
+    def judge(self, said: Said) -> Verdict:
+        """Takes in what was said in a tick, and says what counts of it."""
+        finite = np.isfinite(said.residuals).all(axis=2)
+        usable = (said.labels > 0.0) & finite
+        self._remember(self.records, usable, said.labels, said.residuals)
+        gains = self._gains(usable, said.labels, said.loss)
+        claimed = _claimed(said.labels, said.residuals[..., 1], self._usual_curvature())
+        believed = _plausible(said.labels, claimed)
+        shares = _shares(self.records, self.memory, usable, np.maximum(said.labels, claimed))
+        aside, level, slope = deviating(self.records, usable, said.scatter)
+        weights = np.where(finite, 1.0, 0.0)
+        weights[usable] = np.minimum(shares, believed)[usable]
+        weights[aside] = 0.0
+        aside |= (said.labels > 0.0) & ~finite
+        self.records[..., 0] += np.where(usable, weights * np.maximum(said.labels, claimed), 0.0)
+        self.aside += _whole(np.where(aside, said.labels, 0.0))
+        sketched = self._sketches(said, believed)
+        return Verdict(weights, np.where(weights > 0.0, sketched, 0.0), gains, aside, level, slope)
 
     def reporting(self, row: int) -> int:
         """How many engines have labels that count in a workload."""
         return int(np.count_nonzero(self.records[:, row, 0] > 0.0))
 
-    def _weigh(
-        self,
-        records: Array,
-        memory: float,
-        place: int,
-        rows: Rows,
-        labels: Array,
-        counted: Array,
-        most: Array,
-        residuals: Array,
-        dispersion: Callable[[int], float],
-    ) -> tuple[Array, dict[int, tuple[float, ...]]]:
-        weights, reasons = np.ones(len(rows)), dict[int, tuple[float, ...]]()
-        usable = (labels > 0.0) & np.isfinite(residuals).all(axis=1)
-        if not usable.any():
-            return weights, reasons
-        safe = np.where(usable, labels, 1.0)
-        # a burst counts no more than a record holds: afterwards the engine can be heard again
-        own = records[place, rows, 1:] * np.exp(-safe / ENGINE_MEMORY)[:, None]
-        own += np.where(usable[:, None], residuals, 0.0) * np.minimum(1.0, ENGINE_MEMORY / safe)[:, None]
-        records[place, rows[usable], 1:] = own[usable]
-        share = np.minimum(_share(records, memory, place, rows, np.where(usable, counted, 1.0)), most)
-        weights[usable] = share[usable]
-        for i in np.flatnonzero(usable & _suspects(records[:, rows, 1:], place)).tolist():
-            deviation = _deviates(records[:, rows[i], 1:], place, dispersion(int(rows[i])))
-            if deviation is not None:
-                weights[i], reasons[i] = 0.0, deviation
-        records[place, rows, 0] += np.where(usable, weights * counted, 0.0)
-        return weights, reasons
+    def _grow(self, count: int) -> None:
+        if count <= 0:
+            return
+        self.engines += [""] * count
+        for name in ("seen_ms", "aside", "sketch_aside", *self.ARRAYS):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((count, *old.shape[1:]), dtype=old.dtype)]))
+
+    def _remember(self, records: Array, usable: Flags, labels: Array, residuals: Array) -> None:
+        """A burst counts no more than a record holds: afterwards the engine can be heard again."""
+        faded, taken = _memory(labels)
+        new = records[..., 1:] * faded + np.where(usable[..., None], residuals, 0.0) * taken
+        records[..., 1:] = np.where(usable[..., None], new, records[..., 1:])
+
+    def _usual_curvature(self) -> Array:
+        """What a label's v is with the median of the other engines, [E, W]; 0 where fewer than four can tell."""
+        if len(self.engines) < LEAST_ENGINES:
+            return np.zeros(self.records.shape[:2])
+        labels = self.gains[..., 0]
+        known = labels >= LEAST_LABELS
+        usual = median_of_others(self.records[..., 2] / np.maximum(labels, 1.0), known)
+        return np.where(known.sum(axis=0) - known >= LEAST_ENGINES - 1, usual, 0.0)
+
+    def _gains(self, usable: Flags, labels: Array, loss: Array) -> Flags:
+        """Whether what request effects gain for an engine fits what they gain for the others, [E, W]."""
+        faded, taken = _memory(labels)
+        new = np.concatenate([labels[..., None], loss[..., 1:] - loss[..., :1]], axis=2)
+        self.gains = np.where(usable[..., None], self.gains * faded + new * taken, self.gains)
+        agrees = np.ones(labels.shape, dtype=np.bool_)
+        rows = np.flatnonzero(usable.any(axis=0))
+        if len(self.engines) < LEAST_ENGINES or not len(rows):
+            return agrees
+        e, records = len(self.engines), self.gains[:, rows]
+        n = np.maximum(records[..., :1], 1.0)
+        columns = np.broadcast_to(n, records[..., 1:].shape).reshape(e, -1)
+        estimates = Estimates((records[..., 1:] / n).reshape(e, -1), columns / GAIN_VARIANCE, LEAST_GAIN)
+        known = np.repeat(records[..., 0] >= LEAST_LABELS, GRID - 1, axis=1)
+        found, _ = outliers([estimates], known, 1.0)
+        agrees[:, rows] = ~found.reshape(e, len(rows), -1).any(axis=2)
+        return agrees | ~usable
+
+    def _sketches(self, said: Said, believed: Array) -> Array:
+        """Keeps the books, and weighs sketches by them and by agreement, [E, W]."""
+        had = _both(believed * (said.labels - said.later[..., 0]), believed * (said.accepted - said.later[..., 1]))
+        shown = _both(said.shown[..., 0], said.shown[..., 1])
+        labels = said.shown[..., 0]
+        sketched = (labels > 0.0).any(axis=1)
+        books = self.books + had
+        false = (shown > books * (1.0 + ROUNDING) + 0.5).any(axis=2)
+        opened = (said.settles & sketched)[:, None, None] & (self.books > 0.5 * UNKNOWN)
+        left = np.where(opened, 0.0, np.maximum(books - shown, 0.0))
+        self.books = left + _both(believed * said.later[..., 0], believed * said.later[..., 1])
+        finite = np.isfinite(said.shown_residuals).all(axis=2)
+        usable = (labels > 0.0) & ~false & finite
+        self._remember(self.sketch_records, usable, labels, said.shown_residuals)
+        shares = _shares(self.sketch_records, self.sketch_memory, usable, labels)
+        aside, _, _ = deviating(self.sketch_records, usable, said.scatter)
+        weights = np.where(usable & ~aside, shares, 0.0)
+        self.sketch_records[..., 0] += weights * np.where(usable, labels, 0.0)
+        self.sketch_aside += _whole(np.where(~usable | aside, np.minimum(labels, UNKNOWN), 0.0))
+        return weights
+
+
+def _both(labels: Array, accepted: Array) -> Array:
+    """[..., 2] accepted and rejected labels."""
+    return np.stack([accepted, labels - accepted], axis=-1)
+
+
+def _whole(labels: Array) -> npt.NDArray[np.int64]:
+    """[E, W] labels as whole numbers [E]."""
+    whole: npt.NDArray[np.int64] = np.rint(labels).astype(np.int64).sum(axis=1)
+    return whole
+
+
+def _memory(labels: Array) -> tuple[Array, Array]:
+    """What is kept of a record, and what is taken of new sums, [E, W, 1]."""
+    return np.exp(-labels / ENGINE_MEMORY)[..., None], np.minimum(1.0, ENGINE_MEMORY / np.maximum(labels, 1.0))[
+        ..., None
+    ]
 
 
 def _claimed(labels: Array, curvature: Array, usual: Array) -> Array:
-    """How many labels [R] have such curvatures usually; as many as there are where nobody knows."""
+    """How many labels have such curvatures usually; as many as there are where nobody knows."""
     claimed = np.divide(curvature, usual, out=labels.copy(), where=usual > 0.0)
     bounded: Array = np.clip(np.where(np.isfinite(claimed), claimed, labels), 0.0, UNKNOWN)
     return bounded
 
 
 def _plausible(labels: Array, claimed: Array) -> Array:
-    """Which share [R] of labels is believed, whose curvature would fit as many as are claimed."""
+    """Which share of labels is believed, whose curvature would fit as many as are claimed."""
     share: Array = np.minimum(1.0, PLAUSIBLE * claimed / np.maximum(labels, 1.0))
     return share
 
 
-def _share(records: Array, memory: float, place: int, rows: Rows, labels: Array) -> Array:
-    counted = records[:, rows, 0]
-    engines = np.count_nonzero(counted > 0.0, axis=0) + (counted[place] == 0.0)
-    room = np.minimum(SHARES / engines, 1.0) * memory - counted[place]
-    share: Array = np.where(engines < LEAST_ENGINES, 1.0, np.clip(room / labels, 0.0, 1.0))
+def _shares(records: Array, memory: float, usable: Flags, labels: Array) -> Array:
+    """The share of its labels that brings an engine to no more than SHARES equal shares of a full memory, [E, W]."""
+    counted = records[..., 0]
+    engines = np.count_nonzero((counted > 0.0) | usable, axis=0)
+    room = np.minimum(SHARES / np.maximum(engines, 1), 1.0) * memory - counted
+    safe = np.where(usable, np.maximum(labels, 1e-9), 1.0)
+    share: Array = np.where(engines < LEAST_ENGINES, 1.0, np.clip(room / safe, 0.0, 1.0))
     return share
-
-
-def _suspects(records: Array, place: int) -> npt.NDArray[np.bool_]:
-    """In which workloads of [E, R, 5] an engine may deviate, [R]."""
-    rows = records.shape[1]
-    if len(records) < LEAST_ENGINES:
-        return np.zeros(rows, dtype=np.bool_)
-    known = np.tile(records[..., 1] >= LEAST_CURVATURE, 2)
-    (level, c), (slope, cff) = _level(records), _slope(records)
-    value, precision = np.concatenate([level, slope], axis=1), np.concatenate([c, cff], axis=1)
-    found = suspects(value, precision, known, place, np.repeat([LEAST_LEVEL, LEAST_SLOPE], rows))
-    return found[:rows] | found[rows:]
-
-
-def _deviates(records: Array, place: int, scatter: float) -> tuple[float, ...] | None:
-    """The deviation of one engine in one workload, of records [E, 5]."""
-    known = np.flatnonzero(records[:, 1] >= LEAST_CURVATURE)
-    records = records[np.append(known[known != place], place)]
-    estimates = Estimates(*_level(records), LEAST_LEVEL), Estimates(*_slope(records), LEAST_SLOPE)
-    return deviates(estimates, len(records) - 1, scatter)
-
-
-def _level(records: Array) -> tuple[Array, Array]:
-    """One-step estimates of each engine's common error of the log-odds, and their curvatures."""
-    g, c = records[..., 0], records[..., 1]
-    return g / (c + 1.0), c + 1.0
-
-
-def _slope(records: Array) -> tuple[Array, Array]:
-    """The same of the slope, the level eliminated."""
-    g, c, gf, cf, cff = np.moveaxis(records, -1, 0)
-    mean = cf / (c + 1.0)
-    curvature = np.maximum(cff - mean * cf, 0.0) + 1.0
-    return (gf - mean * g) / curvature, curvature

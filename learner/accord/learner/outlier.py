@@ -3,16 +3,22 @@
 Each engine's estimate is compared with the median of the others; the scale is their median absolute deviation together
 with the estimate's own standard error. When more than a quarter of the engines deviates, it is the traffic that
 changed, and nobody does.
+
+Everybody is judged at once, in every workload: leaving one value out of a sorted column moves its median by one place,
+so one sort of a column gives the medians of the others for all its engines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .basis import Array
+
+Flags = npt.NDArray[np.bool_]
 
 LEAST_ENGINES = 5
 """Of fewer, an honest one that is merely different cannot be told from a faulty one."""
@@ -24,74 +30,87 @@ MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True)
 class Estimates:
-    """One number of every engine, for one workload.
+    """One number of every engine in every column, a column being a workload or a part of one.
 
     Attributes:
-        value: [E]; precision: [E], 1 / variance but for a common factor; least: deviations below it do not matter.
+        value: [E, C]; precision: [E, C], 1 / variance but for a common factor; least: smaller deviations do not matter.
     """
 
     value: Array
     precision: Array
     least: float
 
-    def excess(self, j: int, scatter: float) -> float:
-        """By how much estimate j lies further from the median of the others than it may; <= 0 when it does not."""
-        others = np.delete(self.value, j)
-        centre = float(np.median(others))
-        spread = MAD_TO_SIGMA * float(np.median(np.abs(others - centre)))
-        noise = float(np.sqrt(scatter / self.precision[j] + spread**2))
-        return abs(float(self.value[j]) - centre) - max(OUTLIER_SIGMAS * noise, self.least)
 
-    def deviation(self, j: int) -> float:
-        """How far estimate j lies from the median of the others."""
-        return float(self.value[j] - np.median(np.delete(self.value, j)))
-
-
-def deviates(estimates: tuple[Estimates, ...], j: int, scatter: float) -> tuple[float, ...] | None:
-    """How far engine j deviates in each estimate, when it does in one and no more than a quarter of all engines do.
-
-    >>> one = Estimates(np.array([0.0, 0.1, -0.1, 0.0, 2.0]), np.full(5, 100.0), 0.1)
-    >>> deviates((one,), 4, 1.0), deviates((one,), 0, 1.0)
-    ((2.0,), None)
-    """
-
-    def outlying(engine: int) -> bool:
-        return max(estimate.excess(engine, scatter) for estimate in estimates) > 0.0
-
-    count = len(estimates[0].value)
-    if not outlying(j) or sum(map(outlying, range(count))) > max(MINORITY * count, 1.0):
-        return None
-    return tuple(estimate.deviation(j) for estimate in estimates)
-
-
-def suspects(
-    value: Array, precision: Array, known: npt.NDArray[np.bool_], j: int, least: float | Array
-) -> npt.NDArray[np.bool_]:
-    """In which workloads engine j may deviate at all, [R]: `excess` at the least possible scatter, all at once.
+def outliers(estimates: Sequence[Estimates], known: Flags, scatter: float | Array) -> tuple[Flags, list[Array]]:
+    """Who deviates in one of the estimates, where no more than a quarter of those that can be judged does.
 
     Args:
-        value, precision: [E, R]; known: [E, R] whose values count beside j's own; least: as in `Estimates`,
-            one for all or [R].
+        estimates: of the same engines and columns.
+        known: [E, C] whose values count; one that is not known is compared with those that are.
+        scatter: the common factor of the variances, one or [C].
+
+    Returns:
+        [E, C] who deviates, and for each estimate by how much each value lies off the median of the others, [E, C].
+
+    >>> values = np.array([[0.0], [0.1], [-0.1], [0.0], [2.0]])
+    >>> found, (off,) = outliers([Estimates(values, np.full((5, 1), 100.0), 0.1)], np.ones((5, 1), dtype=bool), 1.0)
+    >>> found[:, 0].tolist(), off[4, 0].tolist()
+    ([False, False, False, False, True], 2.0)
     """
-    others = known.copy()
-    others[j] = False
-    centre = masked_median(value, others)
-    spread = MAD_TO_SIGMA * masked_median(np.abs(value - centre), others)
-    noise = np.sqrt(1.0 / precision[j] + spread**2)
-    enough = others.sum(axis=0) >= LEAST_ENGINES - 1
-    found: npt.NDArray[np.bool_] = enough & (np.abs(value[j] - centre) > np.maximum(OUTLIER_SIGMAS * noise, least))
-    return found
+    value = np.concatenate([one.value for one in estimates], axis=1)
+    precision = np.concatenate([one.precision for one in estimates], axis=1)
+    least = np.repeat([one.least for one in estimates], known.shape[1])
+    centre, spread = _centre_and_spread(value, np.tile(known, len(estimates)))
+    noise = np.sqrt(np.tile(np.broadcast_to(scatter, known.shape[1]), len(estimates)) / precision + spread**2)
+    off = value - centre
+    beyond = np.abs(off) > np.maximum(OUTLIER_SIGMAS * noise, least)
+    outlying = np.logical_or.reduce(np.split(beyond, len(estimates), axis=1))
+    others = known.sum(axis=0) - known
+    outlying &= others >= LEAST_ENGINES - 1
+    # each is counted among the known ones and itself
+    many = np.count_nonzero(outlying & known, axis=0) + (outlying & ~known)
+    return outlying & (many <= np.maximum(MINORITY * (others + 1), 1.0)), np.split(off, len(estimates), axis=1)
 
 
-def masked_median(values: Array, mask: npt.NDArray[np.bool_]) -> Array:
-    """[E, R] -> [R]: the median of each column's entries under the mask; 0 where there are none.
+def median_of_others(values: Array, known: Flags) -> Array:
+    """The median of the other known values of its column, for each of [E, C]; 0 where there are none.
 
-    >>> masked_median(np.array([[1.0, 5.0], [9.0, 7.0], [3.0, 6.0]]), np.array([[1, 0], [1, 0], [0, 0]], dtype=bool))
-    array([5., 0.])
+    >>> median_of_others(np.array([[1.0], [9.0], [3.0], [7.0]]), np.array([[1], [1], [1], [0]], dtype=bool))[:, 0]
+    array([6., 2., 5., 3.])
     """
-    ordered = np.sort(np.where(mask, values, np.inf), axis=0)
-    count = mask.sum(axis=0)
-    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(values) - 1)
-    columns = np.arange(values.shape[1])
-    middle = np.where(count > 0, 0.5 * (ordered[low, columns] + ordered[high, columns]), 0.0)
-    return middle
+    lower, upper = _middle_of_others(values, known)
+    return 0.5 * (lower + upper)
+
+
+def _middle_of_others(values: Array, known: Flags) -> tuple[Array, Array]:
+    """The two values in the middle of the others, [E, C] each; the same one where the others are odd in number."""
+    ordered = np.sort(np.where(known, values, np.inf), axis=0)
+    others = known.sum(axis=0) - known
+
+    def at(place: npt.NDArray[np.intp]) -> Array:
+        found = np.take_along_axis(ordered, place, axis=0)
+        # What stood at or before this place has gone, so the next one stands here.
+        after = np.take_along_axis(ordered, np.minimum(place + 1, len(values) - 1), axis=0)
+        middle: Array = np.where(others > 0, np.where(known & (values <= found), after, found), 0.0)
+        return middle
+
+    return at(np.maximum(others - 1, 0) // 2), at(np.minimum(others // 2, len(values) - 1))
+
+
+def _centre_and_spread(values: Array, known: Flags) -> tuple[Array, Array]:
+    """The median of the others, and their scatter about it as a standard deviation, for each of [E, C].
+
+    A column has at most four different medians of others: without a value from its lower half, from its upper half,
+    without the one in the middle, and, for those that are not known, with all of them. Distances are sorted once from
+    each.
+    """
+    centre = median_of_others(values, known)
+    spread = np.zeros_like(centre)
+    left = np.ones(values.shape, dtype=np.bool_)
+    while left.any():
+        first = np.argmax(left, axis=0)
+        about = np.take_along_axis(centre, first[None], axis=0)
+        here = left & ((centre == about) | np.isnan(centre))
+        spread = np.where(here, median_of_others(np.abs(values - about), known), spread)
+        left &= ~here
+    return centre, MAD_TO_SIGMA * spread

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from .basis import Array, SplineBasis
 from .coefficients import MAX_WORKLOADS, Coefficients, CoefficientTable
-from .drift import PAIR_ROW, Alarm, DriftMonitor, residual_gradient
+from .drift import PAIR_ROW, Alarm, DriftMonitor
 from .errors import Reason, Refusal
 from .hierarchy import Hierarchy
 from .influence import Influence, SetAside
 from .information import Information
-from .moments import GRID, Moments
+from .moments import GRID
 from .refit import Fit, FitStatus, refit
 from .request_effect import VARIANCE_GRID
-from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch, sketch_residuals
+from .sketch import BINS, CHANNELS, SURVIVAL_BINS, Sketch
 from .summary import RoundSummary
 from .variance_choice import choose_variance
+from .weighing import Scales, Weighed
 
 MEMORY_LABELS = 50_000.0
 """After this many new labels of a workload, what it knew before counts 1 / e."""
@@ -169,18 +170,16 @@ class PairState:
         """
         for summary in summaries:
             self.reserve(summary.workloads)
-        parts, aside, sketched = self._weighed(tick_ms, summaries)
-        tick, new, sketch = self._sum(parts)
+        weighed = self._weighed(tick_ms, summaries)
         fit = self.arrays["slopes"], self.arrays["intercepts"]
-        alarms = self.drift.observe(tick, new, fit, self.labels, self.arrays["c"].sum(axis=1))
+        new = weighed.n.sum(axis=1)
+        alarms = self.drift.observe(weighed.information, new, fit, self.labels, self.arrays["c"].sum(axis=1))
         shortened = self._shorten(tick_ms, alarms)
-        self._fade(new, sketch.acceptance[..., 0].sum(axis=(1, 2)))
-        self.information.add_at(np.arange(len(self.keys)), tick)
-        for part in parts:
-            self._add(part)
-            self.event_ms[part.rows[part.moments.n.sum(axis=1) > 0]] = tick_ms
+        self._fade(new, weighed.sketch.acceptance[..., 0].sum(axis=(1, 2)))
+        self._add(weighed)
+        self.event_ms[new > 0.0] = tick_ms
         self.refit()
-        return Folded(shortened, aside, sketch.acceptance, sketched)
+        return Folded(shortened, weighed.aside, weighed.sketch.acceptance, float(weighed.sketches_aside))
 
     def refit(self) -> Fit:
         """One refit of every workload; an unusable one leaves the last fit in force."""
@@ -240,63 +239,10 @@ class PairState:
         self.drift.reserve(len(new))
         self.influence.reserve(len(new))
 
-    def _rows(self, keys: Sequence[str]) -> npt.NDArray[np.intp]:
-        place = {key: row for row, key in enumerate(self.keys)}
-        return np.array([place[key] for key in keys], dtype=np.intp)
-
-    def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> tuple[list[_Part], list[SetAside], float]:
-        """Every summary with what it counts; what was set aside; and how many labels of sketches were."""
-        parts, aside, before = [], list[SetAside](), int(self.influence.sketch_aside.sum())
-        for summary in summaries:
-            rows, moments = self._rows(summary.workloads), summary.moments
-            place = self.influence.place(summary.engine, tick_ms, first=summary.first_seq == 1)
-            labels, information = moments.n.sum(axis=1), Information.of(moments, *summary.information())
-            residuals = self._residuals(rows, information)
-            usual = self.influence.usual_curvature(place, rows)
-            weights, reasons = self.influence.weigh(place, rows, labels, residuals, usual, self._dispersion)
-            aside += [
-                SetAside(summary.engine, summary.workloads[i], float(labels[i]), *why) for i, why in reasons.items()
-            ]
-            self.influence.book(place, rows, moments.y.sum(axis=1), labels, residuals[:, 1], usual)
-            sketched = None
-            if summary.sketch is not None:
-                settle = summary.rounds == 1
-                sketched = self._weighed_sketches(place, rows, summary.sketch.acceptance, weights, settle=settle)
-            agrees = self.influence.agrees_on_gains(place, rows, labels, moments.loss)
-            parts.append(_Part.of(rows, summary, information, weights, sketched, agrees))
-        return parts, aside, float(self.influence.sketch_aside.sum() - before)
-
-    def _weighed_sketches(
-        self, place: int, rows: npt.NDArray[np.intp], acceptance: Array, weights: Array, *, settle: bool
-    ) -> Array:
-        residuals = sketch_residuals(
-            acceptance, self.basis, self.arrays["slopes"][rows], self.arrays["intercepts"][rows]
-        )
-        labels, accepted, _ = np.moveaxis(acceptance.sum(axis=(1, 2)), -1, 0)
-        shown = np.stack([accepted, labels - accepted], axis=1)
-        sketched = self.influence.weigh_sketches(place, rows, shown, residuals, self._dispersion, settle=settle)
-        return np.where(weights > 0.0, sketched, 0.0)
-
-    def _dispersion(self, row: int) -> float:
-        return self.drift.dispersion(1 + row)
-
-    def _residuals(self, rows: npt.NDArray[np.intp], evidence: Information) -> Array:
-        """[R, 5] sums of r, v, r f, v f, v f f at the last fit."""
-        slopes, intercepts = self.arrays["slopes"][rows], self.arrays["intercepts"][rows]
-        g0, g1 = residual_gradient(evidence, self.basis, slopes, intercepts)
-        sums = (g1.sum(axis=1), evidence.c.sum(axis=1), g0[:, 0], evidence.B[..., 0].sum(axis=1), evidence.A[:, 0])
-        return np.stack(sums, axis=1)
-
-    def _sum(self, parts: Sequence[_Part]) -> tuple[Information, Array, Sketch]:
-        """Evidence, labels [W] and sketches of a tick, laid out over all workloads."""
-        w = len(self.keys)
-        tick, labels, sketch = Information.zeros(w, self.k, self.basis), np.zeros(w), Sketch.zeros(w, self.k)
-        for part in parts:
-            tick.add_at(part.rows, part.information)
-            np.add.at(labels, part.rows, part.moments.n.sum(axis=1))
-            if part.sketch is not None:
-                sketch.add_at(part.rows, part.sketch)
-        return tick, labels, sketch
+    def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> Weighed:
+        scatter = np.array([self.drift.dispersion(1 + row) for row in range(len(self.keys))])
+        fit = self.arrays["slopes"], self.arrays["intercepts"]
+        return Scales(self.keys, self.basis, *fit, self.influence, scatter).weigh(summaries, tick_ms)
 
     def _shorten(self, tick_ms: int, alarms: Sequence[Alarm]) -> list[tuple[int, Alarm]]:
         """Acts on alarms, each workload at most once: what was known before the change hardly counts any more."""
@@ -339,47 +285,11 @@ class PairState:
         for name in ("acceptance", "survival"):
             self.arrays[name] *= sketches_kept[:, None, None, None]
 
-    def _add(self, part: _Part) -> None:
+    def _add(self, weighed: Weighed) -> None:
+        for name, array in self.information.arrays().items():
+            array += getattr(weighed.information, name)
         for name in ("n", "y", "loss"):
-            np.add.at(self.arrays[name], part.rows, getattr(part.moments, name))
-        np.add.at(self.labels, part.rows, part.labels)
-        if part.sketch is not None:
-            self.sketch.add_at(part.rows, part.sketch)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A summary's sums, weighed, the rows they belong to, and how many labels came, unweighed."""
-
-    rows: npt.NDArray[np.intp]
-    labels: npt.NDArray[np.int64]
-    moments: Moments
-    information: Information
-    sketch: Sketch | None
-
-    @classmethod
-    def of(
-        cls,
-        rows: npt.NDArray[np.intp],
-        summary: RoundSummary,
-        information: Information,
-        weights: Array,
-        sketched: Array | None,
-        agrees: npt.NDArray[np.bool_],
-    ) -> _Part:
-        moments, sketch = summary.moments, summary.sketch
-        came = np.rint(moments.n.sum(axis=1)).astype(np.int64)
-        if not np.all(weights == 1.0):
-            moments = Moments(**{name: _scaled(array, weights) for name, array in moments.arrays().items()})
-            information = Information(**{name: _scaled(array, weights) for name, array in information.arrays().items()})
-        if not agrees.all():
-            moments = replace(moments, loss=np.where(agrees[:, None], moments.loss, 0.0))
-        if sketch is not None and sketched is not None and not np.all(sketched == 1.0):
-            sketch = Sketch(_scaled(sketch.acceptance, sketched), _scaled(sketch.survival, sketched))
-        return cls(rows, came, moments, information, sketch)
-
-
-def _scaled(array: Array, weights: Array) -> Array:
-    """[W, ...] times [W]."""
-    scaled: Array = array * weights.reshape(-1, *(1,) * (array.ndim - 1))
-    return scaled
+            self.arrays[name] += getattr(weighed, name)
+        self.labels += weighed.labels
+        for name in ("acceptance", "survival"):
+            self.arrays[name] += getattr(weighed.sketch, name)

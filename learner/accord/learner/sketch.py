@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .basis import Array, SplineBasis, sigmoid
+from .basis import FEATURE_LIMIT, Array, SplineBasis, sigmoid
 
 BINS = 64
 LOW, WIDTH = -4.0, 0.25
@@ -93,10 +93,17 @@ def sketch_residuals(acceptance: Array, basis: SplineBasis, slopes: Array, inter
 
     r = y - p and v = p (1 - p), every label at the mean feature of its cell.
     """
-    n, y, total = np.moveaxis(acceptance, -1, 0)
-    f = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
-    z = np.einsum("wkbf,wf->wkb", basis.expand(f), slopes) + intercepts[:, :, None]
+    count, k, bins, _ = acceptance.shape
+    n, y, total = np.ascontiguousarray(np.moveaxis(acceptance, -1, 0)).reshape(3, count, k * bins)
+    f = np.clip(total / np.where(n > 0.0, n, 1.0), -FEATURE_LIMIT, FEATURE_LIMIT)
+    z = f * slopes[:, :1] + np.repeat(intercepts, bins, axis=1)
+    for j, knot in enumerate(basis.knots):
+        z += np.maximum(f - knot, 0.0) * slopes[:, j + 1 : j + 2]
     p = sigmoid(z)
-    r, v = y - n * p, n * p * (1.0 - p)
-    sums: Array = np.stack([x.sum(axis=(1, 2)) for x in (r, v, r * f, v * f, v * f * f)], axis=1)
-    return sums
+    v = n * p
+    r = y - v
+    v *= 1.0 - p
+    vf = v * f
+    sums = (r.sum(axis=1), v.sum(axis=1), (r * f).sum(axis=1), vf.sum(axis=1), (vf * f).sum(axis=1))
+    stacked: Array = np.stack(sums, axis=1)
+    return stacked

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..changes import Standing
+from ..changes import Standing, moved_rows
 from ..coefficients import CoefficientTable
 from ..effects import effects
 from ..overrides import compose, same_rows
@@ -55,18 +55,21 @@ def served_instead(published: Sequence[Published], standing: Standing, state: Pa
             continue
         last_version, last_ms = max(table.version, last_version + 1), max(table.published_ms, last_ms)
         table = replace(table, version=last_version, published_ms=last_ms)
-        made.append(Published(table, _history(item, table, standing, state)))
+        made.append(Published(table, _history(item, last, table, standing, state)))
         last = table if standing.overrides else None
     own = published[-1].table
     as_served = not standing.overrides or same_rows(own, table)
     return Served(made, standing.revision, b"" if as_served else own.to_json())
 
 
-def _history(item: Published, table: CoefficientTable, standing: Standing, state: PairState) -> bytes:
+def _history(
+    item: Published, before: CoefficientTable | None, table: CoefficientTable, standing: Standing, state: PairState
+) -> bytes:
     if not standing.overrides and (table.version, table.published_ms) == (item.table.version, item.table.published_ms):
         return item.history
     values = json.loads(item.history) | {"version": table.version, "published_ms": table.published_ms}
-    if standing.overrides:
+    if before is not None:
+        values["moved"] = moved_rows(before, table)
         values["overridden"] = sorted(scope or "" for scope in standing.overrides)
         values["metrics"] = effects(state, table, table).metrics
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,212 @@
+"""The summaries of a tick laid side by side, weighed engine by engine, and summed over them by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .basis import Array, SplineBasis
+from .drift import residual_gradient
+from .influence import MAX_ENGINES, RESIDUALS, Influence, Said, SetAside, Verdict
+from .information import Information
+from .moments import GRID, Moments
+from .sketch import Sketch, sketch_residuals
+from .summary import RoundSummary
+
+Index = npt.NDArray[np.intp]
+
+SKETCHES_AT_ONCE = 6
+"""Summaries whose sketches are laid side by side: what a core's own cache holds."""
+
+
+@dataclass
+class Weighed:
+    """What a tick brought, weighed, for each of W workloads.
+
+    Attributes:
+        information: of the new evidence.
+        n, y: [W, K]; loss: [W, G].
+        sketch: of the tick.
+        labels: int64 [W], how many came, whatever they count.
+        aside: what does not count; sketches_aside: labels of sketches that do not.
+    """
+
+    information: Information
+    n: Array
+    y: Array
+    loss: Array
+    sketch: Sketch
+    labels: npt.NDArray[np.int64]
+    aside: list[SetAside]
+    sketches_aside: int
+
+
+class Scales:
+    """Weighs summaries against the fit in force.
+
+    Args:
+        keys: workloads of the state; every summary names only these.
+        basis: of the pair; slopes, intercepts: [W, F], [W, K], the fit in force.
+        influence: the engines' records, which take in what is weighed.
+        scatter: [W] as `Said` has it.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        basis: SplineBasis,
+        slopes: Array,
+        intercepts: Array,
+        influence: Influence,
+        scatter: Array,
+    ) -> None:
+        self.keys, self.rows = keys, {key: row for row, key in enumerate(keys)}
+        self.basis, self.slopes, self.intercepts = basis, slopes, intercepts
+        self.influence, self.scatter = influence, scatter
+
+    def weigh(self, summaries: Sequence[RoundSummary], at_ms: int) -> Weighed:
+        """All summaries of a tick, in stream order; `at_ms` is its end."""
+        w, k = len(self.keys), self.intercepts.shape[1]
+        n, y, loss = (np.zeros((w, size)) for size in (k, k, GRID))
+        empty = Information.zeros(w, k, self.basis), n, y, loss, Sketch.zeros(w, k)
+        total = Weighed(*empty, np.zeros(w, dtype=np.int64), [], 0)
+        for group in _groups(summaries):
+            self._weigh_group(group, at_ms, total)
+        return total
+
+    def _weigh_group(self, summaries: Sequence[RoundSummary], at_ms: int, total: Weighed) -> None:
+        speakers: dict[str, bool] = {}
+        for summary in summaries:
+            speakers[summary.engine] = speakers.get(summary.engine, False) or summary.first_seq == 1
+        places = self.influence.place(speakers, at_ms)
+        laid = _Laid(summaries, self.rows, places, len(self.influence.engines), self.basis)
+        before = int(self.influence.sketch_aside.sum())
+        verdict = self.influence.judge(self._said(laid))
+        weights = verdict.weights.reshape(-1)[laid.cells]
+        for name, array in total.information.arrays().items():
+            array += laid.by_workload(getattr(laid.information, name), weights)
+        total.n += laid.by_workload(laid.moments.n, weights)
+        total.y += laid.by_workload(laid.moments.y, weights)
+        total.loss += laid.by_workload(laid.moments.loss, weights * verdict.gains.reshape(-1)[laid.cells])
+        total.labels += laid.by_workload(np.rint(laid.labels)).astype(np.int64)
+        for sketch, items in laid.sketches():
+            rows, counts = laid.rows[items], verdict.sketch_weights.reshape(-1)[laid.cells[items], None, None, None]
+            total.sketch.acceptance[rows] += counts * sketch.acceptance
+            total.sketch.survival[rows] += counts * sketch.survival
+        total.aside += self._set_aside(laid, verdict)
+        total.sketches_aside += int(self.influence.sketch_aside.sum()) - before
+
+    def _said(self, laid: _Laid) -> Said:
+        moments, information = laid.moments, laid.information
+        g0, g1 = residual_gradient(information, self.basis, self.slopes[laid.rows], self.intercepts[laid.rows])
+        r, v, vf = (item.sum(axis=1) for item in (g1, information.c, information.B[..., 0]))
+        residuals = np.stack([r, v, g0[:, 0], vf, information.A[:, 0]], axis=1)
+        counts = np.stack([laid.labels, moments.y.sum(axis=1)], axis=1)
+        shown = np.zeros((laid.engines * len(self.keys), 2 + RESIDUALS))
+        found = list(laid.sketches())
+        for start in range(0, len(found), SKETCHES_AT_ONCE):
+            part = found[start : start + SKETCHES_AT_ONCE]
+            acceptance = np.concatenate([sketch.acceptance for sketch, _ in part])
+            items = np.concatenate([at for _, at in part])
+            rows = laid.rows[items]
+            told = sketch_residuals(acceptance, self.basis, self.slopes[rows], self.intercepts[rows])
+            totals = [acceptance[..., channel].sum(axis=(1, 2))[:, None] for channel in (0, 1)]
+            shown += _sums(laid.cells[items], np.concatenate([*totals, told], axis=1), len(shown))
+        table = shown.reshape(laid.engines, len(self.keys), -1)
+        said = laid.by_engine(counts)
+        return Said(
+            said[..., 0], said[..., 1], laid.by_engine(residuals), laid.by_engine(moments.loss),
+            laid.by_engine(counts, laid.later), table[..., :2], table[..., 2:], laid.settles, self.scatter,
+        )  # fmt: skip
+
+    def _set_aside(self, laid: _Laid, verdict: Verdict) -> Iterator[SetAside]:
+        if not verdict.aside.any():
+            return
+        labels = laid.by_engine(laid.labels[:, None])[..., 0]
+        for place, row in zip(*np.nonzero(verdict.aside), strict=True):
+            level, slope = float(verdict.level[place, row]), float(verdict.slope[place, row])
+            engine = self.influence.engines[place]
+            yield SetAside(engine, self.keys[row], float(labels[place, row]), level, slope)
+
+
+class _Laid:
+    """Each workload of each summary of a group as one of N items.
+
+    Attributes:
+        rows: [N] its workload; cells: [N] engine and workload as one number; labels: [N].
+        moments, information: of N items; later: [N], 1.0 behind its engine's last sketch.
+        settles: [E] as `Said` has it; engines: E.
+    """
+
+    def __init__(
+        self,
+        summaries: Sequence[RoundSummary],
+        rows: Mapping[str, int],
+        places: Mapping[str, int],
+        engines: int,
+        basis: SplineBasis,
+    ) -> None:
+        self.summaries, self.engines, self.workloads = summaries, engines, len(rows)
+        self.sizes = [len(summary.workloads) for summary in summaries]
+        self.rows = np.array([rows[key] for summary in summaries for key in summary.workloads], dtype=np.intp)
+        of = np.array([places[summary.engine] for summary in summaries], dtype=np.intp)
+        self.cells: Index = np.repeat(of, self.sizes) * self.workloads + self.rows
+        each = [summary.moments.arrays() for summary in summaries]
+        self.moments = Moments(**{name: np.concatenate([one[name] for one in each]) for name in each[0]})
+        slopes = np.concatenate([summary.slopes for summary in summaries])
+        intercepts = np.concatenate([summary.intercepts for summary in summaries])
+        cold = np.zeros_like(slopes), np.zeros_like(intercepts)
+        evidence = self.moments.gradient_at(basis, slopes, intercepts, *cold)
+        self.information = Information.of(self.moments, *evidence)
+        self.labels: Array = self.moments.n.sum(axis=1)
+        last = {summary.engine: at for at, summary in enumerate(summaries) if summary.sketch is not None}
+        self.settles = np.zeros(engines, dtype=np.bool_)
+        for engine, at in last.items():
+            self.settles[places[engine]] = summaries[at].rounds == 1
+        behind = [float(at > last.get(summary.engine, at)) for at, summary in enumerate(summaries)]
+        self.later = np.repeat(behind, self.sizes)
+
+    def by_workload(self, values: Array, weights: Array | None = None) -> Array:
+        """Weighed sums over items, [W, ...]."""
+        return _sums(self.rows, values, self.workloads, weights)
+
+    def by_engine(self, values: Array, weights: Array | None = None) -> Array:
+        """Weighed sums over items, [E, W, ...]."""
+        sums = _sums(self.cells, values, self.engines * self.workloads, weights)
+        return sums.reshape(self.engines, self.workloads, *values.shape[1:])
+
+    def sketches(self) -> Iterator[tuple[Sketch, Index]]:
+        """Every sketch, and the items that it belongs to."""
+        for summary, end, size in zip(self.summaries, np.cumsum(self.sizes).tolist(), self.sizes, strict=True):
+            if summary.sketch is not None:
+                yield summary.sketch, np.arange(end - size, end)
+
+
+def _groups(summaries: Sequence[RoundSummary]) -> Iterator[list[RoundSummary]]:
+    """Parts of a tick that are judged at once: as many engines as there are records for, each with one boot."""
+    group, boots = list[RoundSummary](), dict[str, str]()
+    for summary in summaries:
+        if boots.get(summary.engine, summary.boot) != summary.boot or (
+            summary.engine not in boots and len(boots) == MAX_ENGINES
+        ):
+            yield group
+            group, boots = [], {}
+        group.append(summary)
+        boots[summary.engine] = summary.boot
+    if group:
+        yield group
+
+
+def _sums(index: Index, values: Array, size: int, weights: Array | None = None) -> Array:
+    """Sums of values [N, ...] with the same index [N], times weights [N]: [size, ...]."""
+    order = np.argsort(index, kind="stable")
+    sorted_index = index[order]
+    starts = np.flatnonzero(np.diff(sorted_index, prepend=-1))
+    laid = values[order] if weights is None else values[order] * weights[order].reshape(-1, *(1,) * (values.ndim - 1))
+    out = np.zeros((size, *values.shape[1:]))
+    if len(starts):
+        out[sorted_index[starts]] = np.add.reduceat(laid, starts, axis=0)
+    return out
