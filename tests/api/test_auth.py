@@ -21,7 +21,7 @@ from tests.api.tokens import TokenFile, bearer
 from accord.api import Settings, create_app
 from accord.api.auth import Principal, Role, TokenFileError
 from accord.api.auth.table import LEAST, UndeclaredRouteError, routes_of
-from accord.api.auth.tokens import ROLES
+from accord.api.auth.tokens import MAX_TOKEN_BYTES, ROLES, Entry, digest_of
 from accord.learner.store import Store
 
 PATH = f"/v1/pairs/{PAIR.id}/coefficients"
@@ -340,3 +340,13 @@ def test_missing_file(settings: Settings, tmp_path: Path) -> None:
     """A file that is not there is refused at the start."""
     with pytest.raises(TokenFileError, match="No such file or directory"):
         create_app(settings.model_copy(update={"tokens_file": str(tmp_path / "none")}))
+
+
+def test_the_longest_token(guarded: RunningApi, publisher: Publisher, tokens: TokenFile) -> None:
+    """A token may be as long as clients take it to be, whatever stands before it in the header."""
+    for size, status in ((MAX_TOKEN_BYTES, 200), (MAX_TOKEN_BYTES + 1, 401)):
+        token = "t" * size
+        tokens.lines.append(Entry(Principal(f"long-{size}", Role.ENGINE), digest_of(token.encode())).line())
+        tokens.write()
+        until(lambda: len(guarded.app.state.auth.keyring.tokens.entries) == len(tokens.lines))
+        assert guarded.client.get(PATH, headers=bearer(token)).status_code == status, size

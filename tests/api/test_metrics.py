@@ -23,6 +23,7 @@ from accord.api.engine_status import SILENT_MS
 from accord.api.metrics import fleet
 from accord.api.metrics.families import ENGINE_STATES, FleetCollector
 from accord.api.metrics.fleet import FleetCache, Snapshot, judge_engines
+from accord.api.metrics.requests import RequestMetrics
 from accord.hooks.standing import State
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.pair import DraftSampling, Method, Pair
@@ -388,3 +389,22 @@ def test_not_a_number_is_left_out() -> None:
     assert registry.get_sample_value("accord_workload_labels_total", labels) == 0
     for name in ("accepted_ratio", "log_loss", "ece"):
         assert registry.get_sample_value(f"accord_workload_{name}", labels) is None
+
+
+def test_requests_are_timed_in_buckets() -> None:
+    """Every bucket holds the requests that took at most its bound, the last one all of them."""
+    registry = CollectorRegistry()
+    requests = RequestMetrics(registry)
+    for seconds in (0.0, 0.001, 0.0011, 59.0, 61.0):
+        requests.answered("GET", "/v1/pairs", 200, seconds)
+    requests.answered("GET", "/v1/pairs", 404, 0.5)
+
+    def sample(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, {"method": "GET", "route": "/v1/pairs", **labels})
+
+    name = "accord_api_request_duration_seconds"
+    found = {le: sample(f"{name}_bucket", le=le) for le in ("0.001", "0.0025", "0.25", "0.5", "30.0", "60.0", "+Inf")}
+    assert found == {"0.001": 2, "0.0025": 3, "0.25": 3, "0.5": 4, "30.0": 4, "60.0": 5, "+Inf": 6}
+    assert sample(f"{name}_count") == 6
+    assert sample(f"{name}_sum") == pytest.approx(120.5021)
+    assert [sample("accord_api_requests_total", status=status) for status in ("200", "404", "500")] == [5, 1, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from starlette.types import Receive, Scope, Send
 
 from accord.learner.store.connect import connect_async, safe_url
 
@@ -41,7 +42,27 @@ CONNECT_TIMEOUT_S = 1.0
 """Somebody waits for every read of the api, so it gives up sooner than a learner would."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+class Application(FastAPI):
+    """FastAPI, behind what needs nothing of it.
+
+    `__call__` returns an awaitable and is no coroutine function, so servers must be told that this is ASGI 3.
+
+    Attributes:
+        polls: asked first.
+    """
+
+    polls: HotPolls
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:  # type: ignore[override]
+        """One request, or the lifespan."""
+        return self.polls(scope, receive, send)
+
+    def whole(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """The way through all layers and routes."""
+        return super().__call__(scope, receive, send)
+
+
+def create_app(settings: Settings) -> Application:
     """The application; the store is contacted when it starts, and may be away then.
 
     `app.state.services` holds what the routes share while it runs, `app.state.auth` who may call them. A server that
@@ -57,7 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
     metrics = Metrics(auth)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         client = _client(settings, "api")
         source = Source(client)
         waiters = Waiters(settings.max_waiters)
@@ -72,6 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.state.services = services
         fleet = FleetCache(Fleet(client, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read)
         metrics.attach(services, fleet)
+        app.polls.services = services
         subscriber.start()
         following = asyncio.create_task(keyring.follow(), name="token file") if keyring is not None else None
         try:
@@ -87,7 +109,7 @@ def create_app(settings: Settings) -> FastAPI:
             await subscriber.stop()
             await client.aclose()
 
-    app = FastAPI(
+    app = Application(
         title="accord",
         summary="Learnt acceptance of draft tokens: coefficients, how sure they are, and how well they predict.",
         version=version("accord"),
@@ -102,7 +124,6 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.state.auth = auth
-    app.add_middleware(HotPolls)
     protect(app, auth)
     describe(app)
     app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes)
@@ -110,6 +131,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(HeadersMiddleware)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(RequestMetricsMiddleware, metrics=metrics.requests)
+    app.polls = HotPolls(app.whole, auth, metrics.requests, settings.max_pairs)
     return app
 
 

@@ -158,6 +158,11 @@ def envelope(
     return JSONResponse({"error": error}, status, extra)
 
 
+def internal() -> JSONResponse:
+    """A fault of the server; it tells nothing of it."""
+    return envelope(500, "internal", "the request failed for a reason that is in the server's log")
+
+
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route declares in OpenAPI for its errors; 413, 414, 422, 431 and 500 come with every route."""
     return {
@@ -209,7 +214,7 @@ async def _http_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _internal_error(_: Request, error: Exception) -> JSONResponse:
-    return envelope(500, "internal", "the request failed for a reason that is in the server's log")
+    return internal()
 
 
 def _shown(value: object, limit: int = SHOWN) -> str:

@@ -5,10 +5,18 @@ Plain ASGI, because Starlette's BaseHTTPMiddleware hides a client's disconnect f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import SECURITY_HEADERS, envelope
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+MAX_URL_BYTES = 8 << 10
+MAX_HEADER_BYTES = 16 << 10
+MAX_HEADERS = 100
 
 _ADDED = [(name.encode(), value.encode()) for name, value in ({"cache-control": "no-store"} | SECURITY_HEADERS).items()]
 
@@ -46,14 +54,18 @@ class HeadersMiddleware:
             await self.app(scope, receive, send)
             return
 
-        async def with_headers(message: Message) -> None:
+        async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ())]
-                said = {name.lower() for name, _ in headers}
-                message["headers"] = headers + [item for item in _ADDED if item[0] not in said]
+                message["headers"] = with_headers(message.get("headers", ()))
             await send(message)
 
-        await self.app(scope, receive, with_headers)
+        await self.app(scope, receive, named)
+
+
+def with_headers(headers: Headers) -> Headers:
+    """What a route says, and what every answer says unless the route did."""
+    said = {name.lower() for name, _ in headers}
+    return [*headers, *(item for item in _ADDED if item[0] not in said)]
 
 
 class _BodyTooLargeError(HTTPException):
@@ -102,29 +114,25 @@ class BodyLimitMiddleware:
 
 
 class RequestLimitMiddleware:
-    """Refuses paths, queries and headers of a size that no client of ours sends.
+    """Refuses paths, queries and headers of a size that no client of ours sends."""
 
-    Args:
-        app: what it guards.
-        url: bytes of path and query.
-        headers: bytes of all headers.
-        count: how many headers.
-    """
-
-    def __init__(self, app: ASGIApp, url: int = 8 << 10, headers: int = 16 << 10, count: int = 100) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.url, self.headers, self.count = url, headers, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers 414 or 431."""
         if scope["type"] == "http":
-            if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > self.url:
-                words = f"a path and query of more than {self.url} bytes"
+            if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_URL_BYTES:
+                words = f"a path and query of more than {MAX_URL_BYTES} bytes"
                 await envelope(414, "uri_too_long", words)(scope, receive, send)
                 return
-            headers = scope["headers"]
-            if len(headers) > self.count or sum([len(name) + len(value) for name, value in headers]) > self.headers:
-                words = f"more than {self.count} headers, or {self.headers} bytes of them"
+            if not headers_fit(scope["headers"]):
+                words = f"more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them"
                 await envelope(431, "headers_too_large", words)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+
+def headers_fit(headers: Headers) -> bool:
+    """Whether a request has no more headers, and no larger ones, than this server reads."""
+    return len(headers) <= MAX_HEADERS and sum([len(name) + len(value) for name, value in headers]) <= MAX_HEADER_BYTES

@@ -119,6 +119,8 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 lifespan="on",
+                # uvicorn looks for a coroutine function; this application only returns an awaitable.
+                interface="asgi3",
                 ws="none",
                 # The other one has no bound on the size of headers.
                 http="h11",

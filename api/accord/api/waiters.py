@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 
 from starlette.types import Receive
 
@@ -39,8 +40,7 @@ class Waiters:
     def wake(self, pair: str) -> None:
         """Lets everybody who waits for a pair look again."""
         for future in self._by_pair.get(pair, ()):
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
 
     def stop(self) -> None:
         """Ends every poll now, and every later one at once: the server is shutting down."""
@@ -67,10 +67,9 @@ class Waiters:
         self.count += 1
         try:
             while not changed():
-                left = deadline - loop.time()
-                if left <= 0:
+                if loop.time() >= deadline:
                     return Ended.TIMEOUT
-                await self._pause(pair, left, gone)
+                await self._pause(pair, deadline, gone)
                 if self._stopped:
                     return Ended.STOPPED
                 if gone.done():
@@ -81,16 +80,28 @@ class Waiters:
             self.count -= 1
             gone.cancel()
 
-    async def _pause(self, pair: str, seconds: float, gone: asyncio.Task[None]) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _pause(self, pair: str, deadline: float, gone: asyncio.Task[None]) -> None:
+        loop = asyncio.get_running_loop()
+        # One future for all that may end a pause: asyncio.wait would make several for each of ten thousand polls.
+        future: asyncio.Future[None] = loop.create_future()
         waiting = self._by_pair.setdefault(pair, set())
         waiting.add(future)
+        wake = partial(_wake, future)
+        timer = loop.call_at(deadline, wake)
+        gone.add_done_callback(wake)
         try:
-            await asyncio.wait({future, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await future
         finally:
+            timer.cancel()
+            gone.remove_done_callback(wake)
             waiting.discard(future)
             if not waiting and self._by_pair.get(pair) is waiting:
                 del self._by_pair[pair]
+
+
+def _wake(future: asyncio.Future[None], _: object = None) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def disconnected(receive: Receive) -> None:

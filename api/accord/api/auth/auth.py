@@ -7,15 +7,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from .keyring import Keyring
-from .roles import ANYBODY, Principal
+from .roles import ANYBODY
 from .throttle import Throttle
-from .tokens import MAX_TOKEN_BYTES, digest_of
+from .tokens import MAX_TOKEN_BYTES, Entry, digest_of
 
 # The alphabet of RFC 6750; whatever else stands there is no token of anybody.
 _BEARER = re.compile(rb"bearer[ ]+([A-Za-z0-9._~+/-]+=*)[ ]*", re.IGNORECASE)
@@ -39,14 +38,6 @@ class Refused(StrEnum):
     """No tokens are set, and the request came by another name than this machine's own."""
 
 
-@dataclass(frozen=True)
-class Caller:
-    """Who calls, and by which token; the digest lets a long answer be ended with its token."""
-
-    principal: Principal
-    digest: bytes = b""
-
-
 class Auth:
     """Who calls, for every request.
 
@@ -65,28 +56,27 @@ class Auth:
         self.throttle = Throttle()
         self.refusals: Counter[Refused] = Counter()
         self._insecure, self._now = insecure, now
-        self._anybody = Caller(ANYBODY)
+        self._anybody = Entry(ANYBODY, b"")
 
-    def identify(self, headers: Headers) -> Caller | Refused:
-        """The caller, or why there is none. Never raises, whatever the headers hold."""
+    def identify(self, headers: Headers) -> Entry | Refused:
+        """The token by which somebody calls, or why nobody does. Never raises, whatever the headers hold."""
         if self.keyring is None:
             return self._anybody if self._insecure or _is_local(headers) else Refused.NOT_LOCAL
         shown = [value for name, value in headers if name == b"authorization"]
         if not shown:
             return Refused.MISSING
-        found = _BEARER.fullmatch(shown[0]) if len(shown) == 1 and len(shown[0]) <= MAX_TOKEN_BYTES else None
-        if found is None:
+        found = _BEARER.fullmatch(shown[0]) if len(shown) == 1 else None
+        if found is None or len(found[1]) > MAX_TOKEN_BYTES:
             return Refused.MALFORMED
-        digest = digest_of(found[1])
-        entry = self.keyring.tokens.find(digest)
+        entry = self.keyring.tokens.find(digest_of(found[1]))
         if entry is None:
             return Refused.UNKNOWN
         if entry.not_after_s is not None and self._now() >= entry.not_after_s:
             return Refused.EXPIRED
-        return Caller(entry.principal, digest)
+        return entry
 
-    def holds(self, caller: Caller) -> bool:
-        """Whether the token of a caller is still in force, with the same rights."""
+    def holds(self, caller: Entry) -> bool:
+        """Whether the token that somebody called by is still in force, with the same rights."""
         if self.keyring is None:
             return True
         entry = self.keyring.tokens.find(caller.digest)

@@ -14,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import envelope
 from ..logs import event
-from .auth import Auth, Caller, Refused
+from .auth import Auth, Refused
 from .roles import NOBODY, Principal, Role
 from .table import STREAMS, find, least_role, routes_of
+from .tokens import Entry
 
 LOOK_EVERY_S = 1.0
 """How often an answer without an end looks whether its token is still in force."""
@@ -74,7 +75,7 @@ class Guard:
         caller = self.auth.identify(scope["headers"])
         state = scope.setdefault("state", {})
         if least is None or least is Role.OPEN:
-            state["principal"] = caller.principal if isinstance(caller, Caller) else NOBODY
+            state["principal"] = caller.principal if isinstance(caller, Entry) else NOBODY
         elif isinstance(caller, Refused):
             await (await self._refuse(caller, scope))(scope, receive, send)
             return
@@ -119,7 +120,7 @@ def _forbid(principal: Principal, least: Role) -> JSONResponse:
     return envelope(403, "forbidden", words, headers={"www-authenticate": challenge})
 
 
-def _until_revoked(receive: Receive, auth: Auth, caller: Caller) -> Receive:
+def _until_revoked(receive: Receive, auth: Auth, caller: Entry) -> Receive:
     """The request's channel, on which a disconnect arrives when the token is not in force any more."""
     pending: asyncio.Task[Message] | None = None
 

@@ -24,10 +24,11 @@ class Role(StrEnum):
 
     def covers(self, least: Role) -> bool:
         """Whether this role suffices where `least` is asked for."""
-        return _RANK[self] >= _RANK[least]
+        return self._rank >= least._rank
 
-
-_RANK = {role: rank for rank, role in enumerate(Role)}
+    def __init__(self, _: str) -> None:
+        # The order in which they stand. A dictionary would ask Python for the hash of a member twice a request.
+        self._rank = len(type(self).__members__)
 
 
 @dataclass(frozen=True)

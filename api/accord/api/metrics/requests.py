@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,35 +23,59 @@ UNKNOWN = "unknown"
 """Stands for every path that fits no route, and for every method that no route has."""
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LIMITS = (*map(floatToGoString, _BUCKETS), "+Inf")
 
 
-class RequestMetrics:
-    """How many requests there were, and how long each took until its answer began."""
+class RequestMetrics(Collector):
+    """How many requests there were, and how long each took until its answer began.
+
+    Counted on the event loop in plain numbers: the client library's own, which lock for threads that do not exist here,
+    cost a poll as much as all the rest of its answer. A scrape reads them from its thread.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("method", "route", "status")
-        self._count = Counter("accord_api_requests", "Requests answered", labels, registry=registry)
-        self._seconds = Histogram(
-            "accord_api_request_duration_seconds",
-            "Until the answer began; a long-poll's wait is part of it",
-            labels[:2],
-            registry=registry,
-            buckets=_BUCKETS,
-        )
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._times: dict[tuple[str, str], _Times] = {}
+        registry.register(self)
 
-    def answered(self, scope: Scope, status: int, seconds: float) -> None:
-        """One request."""
-        method = scope["method"] if scope["method"] in METHODS else UNKNOWN
-        template = find("GET" if method == "HEAD" else method, get_route_path(scope))[0]
-        route = template if template in TEMPLATES else UNKNOWN
-        # A closed set: methods, routes and statuses of this server.
-        series = self._series.get((method, route, status))
-        if series is None:
-            series = self._count.labels(method, route, str(status)), self._seconds.labels(method, route)
-            self._series[method, route, status] = series
-        series[0].inc()
-        series[1].observe(seconds)
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request.
+
+        Args:
+            method, route: as the API knows them, or UNKNOWN: a closed set.
+            status: of the answer.
+            seconds: until it began.
+        """
+        self._counts[method, route, status] += 1
+        times = self._times.get((method, route))
+        if times is None:
+            times = self._times[method, route] = _Times()
+        times.total += seconds
+        # A bucket holds what is as long as its bound.
+        times.buckets[bisect_left(_BUCKETS, seconds)] += 1
+
+    def collect(self) -> Iterable[Metric]:
+        """Two families."""
+        counts = CounterMetricFamily("accord_api_requests", "Requests answered", labels=("method", "route", "status"))
+        for (method, route, status), count in list(self._counts.items()):
+            counts.add_metric((method, route, str(status)), count)
+        yield counts
+        about = "Until the answer began; a long-poll's wait is part of it"
+        seconds = HistogramMetricFamily("accord_api_request_duration_seconds", about, labels=("method", "route"))
+        for labels, times in list(self._times.items()):
+            sums = accumulate(list(times.buckets))
+            seconds.add_metric(labels, list(zip(_LIMITS, sums, strict=True)), times.total)
+        yield seconds
+
+
+class _Times:
+    """Requests by how long they took: one bucket for each bound, one for what took longer, and seconds in all."""
+
+    __slots__ = ("buckets", "total")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * len(_LIMITS)
+        self.total = 0.0
 
 
 class RequestMetricsMiddleware:
@@ -69,7 +100,7 @@ class RequestMetricsMiddleware:
             nonlocal answered
             if message["type"] == "http.response.start" and not answered:
                 answered = True
-                self.metrics.answered(scope, message["status"], time.perf_counter() - began)
+                self.metrics.answered(*_route(scope), message["status"], time.perf_counter() - began)
             await send(message)
 
         try:
@@ -77,5 +108,11 @@ class RequestMetricsMiddleware:
         except Exception:
             # The answer to what nobody foresaw is made outside of this.
             if not answered:
-                self.metrics.answered(scope, 500, time.perf_counter() - began)
+                self.metrics.answered(*_route(scope), 500, time.perf_counter() - began)
             raise
+
+
+def _route(scope: Scope) -> tuple[str, str]:
+    method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+    template = find("GET" if method == "HEAD" else method, get_route_path(scope))[0]
+    return method, template if template in TEMPLATES else UNKNOWN
