@@ -85,16 +85,16 @@ def median_of_others(values: Array, known: Flags) -> Array:
 def _middle_of_others(values: Array, known: Flags) -> tuple[Array, Array]:
     """The two values in the middle of the others, [E, C] each; the same one where the others are odd in number."""
     ordered = np.sort(np.where(known, values, np.inf), axis=0)
-    others = known.sum(axis=0) - known
+    others, columns, last = known.sum(axis=0) - known, np.arange(values.shape[1]), len(values) - 1
 
     def at(place: npt.NDArray[np.intp]) -> Array:
-        found = np.take_along_axis(ordered, place, axis=0)
+        found = ordered[place, columns]
         # What stood at or before this place has gone, so the next one stands here.
-        after = np.take_along_axis(ordered, np.minimum(place + 1, len(values) - 1), axis=0)
+        after = ordered[np.minimum(place + 1, last), columns]
         middle: Array = np.where(others > 0, np.where(known & (values <= found), after, found), 0.0)
         return middle
 
-    return at(np.maximum(others - 1, 0) // 2), at(np.minimum(others // 2, len(values) - 1))
+    return at(np.maximum(others - 1, 0) // 2), at(np.minimum(others // 2, last))
 
 
 def _centre_and_spread(values: Array, known: Flags) -> tuple[Array, Array]:
@@ -106,10 +106,10 @@ def _centre_and_spread(values: Array, known: Flags) -> tuple[Array, Array]:
     """
     centre = median_of_others(values, known)
     spread = np.zeros_like(centre)
-    left = np.ones(values.shape, dtype=np.bool_)
+    left, columns = np.ones(values.shape, dtype=np.bool_), np.arange(values.shape[1])
     while left.any():
         first = np.argmax(left, axis=0)
-        about = np.take_along_axis(centre, first[None], axis=0)
+        about = centre[first, columns]
         here = left & ((centre == about) | np.isnan(centre))
         spread = np.where(here, median_of_others(np.abs(values - about), known), spread)
         left &= ~here
