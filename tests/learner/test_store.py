@@ -106,6 +106,16 @@ def test_reads_after_an_id(store: Store) -> None:
     assert store.read("nobody", "0-0", 100) == []
 
 
+def test_reads_before_a_time(store: Store) -> None:
+    """Asked for entries before a time, a reading ends with the last id of the millisecond before it."""
+    ids = ["1000-0", "1249-7", "1250-0", "1250-1"]
+    for entry_id in ids:
+        store.append(PAIR, b"x", entry_id=entry_id)
+    assert [found for found, _ in store.read(PAIR, "0-0", 100, before_ms=1250)] == ids[:2]
+    assert [found for found, _ in store.read(PAIR, "1249-7", 100, before_ms=1251)] == ids[2:]
+    assert store.read(PAIR, "1249-7", 100, before_ms=1250) == []
+
+
 def test_entry_ids_carry_the_pairs_clock(store: Store) -> None:
     """The milliseconds of a new entry lie between two readings of the pair's clock."""
     before = store.clock_ms(PAIR)

@@ -244,11 +244,10 @@ class PairOwner:
 
     def _rest_of_tick(self, last: Entry, read_count: int) -> list[Entry]:
         rest: list[Entry] = []
-        tick = tick_of(last[0])
-        while more := self.store.read(self.pair_id, (rest[-1] if rest else last)[0], read_count):
-            same = [entry for entry in more if tick_of(entry[0]) == tick]
-            rest += same
-            if len(same) < len(more) or not is_cut(more, read_count):
+        end_ms = (tick_of(last[0]) + 1) * TICK_MS
+        while more := self.store.read(self.pair_id, (rest[-1] if rest else last)[0], read_count, before_ms=end_ms):
+            rest += more
+            if not is_cut(more, read_count):
                 break
         return rest
 

@@ -316,7 +316,7 @@ READ = (
 local left, budget, longest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, start, bytes = {'0'}, ARGV[1], 0
 while left > 0 do
-  local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', math.min(left, 32))
+  local page = redis.call('XRANGE', KEYS[1], start, ARGV[6], 'COUNT', math.min(left, 32))
   for _, entry in ipairs(page) do
     local payload = ''
     for i = 1, #entry[2], 2 do
@@ -336,7 +336,7 @@ end
 return found
 """
 )
-"""KEYS rounds | ARGV from which id, most entries, most bytes, longest payload, a word
+"""KEYS rounds | ARGV from which id, most entries, most bytes, longest payload, a word, up to which id
 -> {'1' when there may be more than fitted into the bytes, else '0', id, payload, id, payload, ...}, oldest first.
 
 At least one entry comes, if there is any. Instead of a payload that is too long come the word and how long it is.

@@ -117,13 +117,17 @@ class Store(Registry, Leases, Operators):
         return str(added.decode())
 
     @translated()
-    def read(self, pair_id: str, after: str, count: int, most_bytes: int = READ_BYTES) -> Entries:
+    def read(
+        self, pair_id: str, after: str, count: int, most_bytes: int = READ_BYTES, *, before_ms: int | None = None
+    ) -> Entries:
         """At most `count` entries (id, payload) after an id, oldest first, and about so many bytes; never waits.
+
+        Only those with ids before some unix milliseconds, if asked.
 
         An entry without a payload yields b"", and of one that is longer than a summary can be only its length is read:
         no codec accepts either, so the caller refuses and counts them.
         """
-        return _entries(self._run(scripts.READ, *_asked(pair_id, after, count, most_bytes)))
+        return _entries(self._run(scripts.READ, *_asked(pair_id, after, count, most_bytes, before_ms)))
 
     @translated()
     def read_many(self, after: Mapping[str, str], count: int) -> dict[str, Entries]:
@@ -303,9 +307,13 @@ def _after(field: str, text: str) -> str:
     return f"({text}"
 
 
-def _asked(pair_id: str, after: str, count: int, most_bytes: int) -> tuple[list[str], list[Argument]]:
+def _asked(
+    pair_id: str, after: str, count: int, most_bytes: int, before_ms: int | None = None
+) -> tuple[list[str], list[Argument]]:
     start, count = _after("after", after), whole("count", count, 1)
-    return [PairKeys(pair_id).rounds], [start, count, most_bytes, MAX_WIRE_BYTES, TOO_LONG]
+    # An end without a sequence is the last id of its millisecond.
+    end = "+" if before_ms is None else str(whole("before_ms", before_ms, 1) - 1)
+    return [PairKeys(pair_id).rounds], [start, count, most_bytes, MAX_WIRE_BYTES, TOO_LONG, end]
 
 
 def _entries(found: list[bytes]) -> Entries:
