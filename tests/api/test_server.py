@@ -14,26 +14,31 @@ from accord.api import Settings
 from accord.api.server import SPARE_FILES, BindError, address, allow_waiters, bind
 from accord.learner.logs import JsonFormatter
 
+WANTED = 20_000 + 200 + SPARE_FILES
+
 
 @pytest.mark.parametrize(
-    ("limits", "set_to", "waiters"),
+    ("limits", "set_to", "waiters", "streams"),
     [
-        ((1024, 100_000), (20_000 + SPARE_FILES, 100_000), 20_000),
-        ((1024, resource.RLIM_INFINITY), (20_000 + SPARE_FILES, resource.RLIM_INFINITY), 20_000),
-        ((1024, 4096), (4096, 4096), 4096 - SPARE_FILES),
-        ((64, 64), (64, 64), 0),
-        ((50_000, 50_000), None, 20_000),
-        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, 20_000),
+        ((1024, 100_000), (WANTED, 100_000), 20_000, 200),
+        ((1024, resource.RLIM_INFINITY), (WANTED, resource.RLIM_INFINITY), 20_000, 200),
+        ((1024, 4096), (4096, 4096), 4096 - SPARE_FILES - 200, 200),
+        ((1024, WANTED - 1), (WANTED - 1, WANTED - 1), 19_999, 200),
+        ((600, 600), (600, 600), 44, 44),
+        ((64, 64), (64, 64), 0, 0),
+        ((50_000, 50_000), None, 20_000, 200),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, 20_000, 200),
     ],
 )
 def test_file_limit(
-    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], set_to: tuple[int, int] | None, waiters: int
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], set_to: tuple[int, int] | None, waiters: int, streams: int
 ) -> None:
-    """The limit of open files is raised for the waiters, and their number lowered to what the system grants."""
+    """The limit of open files is raised for waiters and streams, and their numbers lowered to what is granted."""
     calls: list[tuple[int, int]] = []
     monkeypatch.setattr("resource.getrlimit", lambda _: limits)
     monkeypatch.setattr("resource.setrlimit", lambda _, value: calls.append(value))
-    assert allow_waiters(Settings()).max_waiters == waiters
+    found = allow_waiters(Settings())
+    assert (found.max_waiters, found.max_streams) == (waiters, streams)
     assert calls == ([] if set_to is None else [set_to])
 
 

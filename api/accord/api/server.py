@@ -169,21 +169,25 @@ class Server(uvicorn.Server):
 
 
 def allow_waiters(settings: Settings) -> Settings:
-    """Every long-poll holds a file descriptor: asks the system for enough, and lowers `max_waiters` to what it grants.
+    """Every long-poll and every event stream holds a file descriptor: asks the system for enough, and lowers
+    `max_waiters`, then `max_streams`, to what it grants.
 
-    Polls above that are answered at once; without descriptors they could not even connect.
+    Polls above that are answered at once, and streams refused; without descriptors they could not even connect.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.max_waiters + SPARE_FILES
+    wanted = settings.max_waiters + settings.max_streams + SPARE_FILES
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return settings
     granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
     if granted == wanted:
         return settings
-    waiters = max(0, granted - SPARE_FILES)
-    event("few file descriptors", level=logging.WARNING, granted=granted, wanted=wanted, max_waiters=waiters)
-    return settings.model_copy(update={"max_waiters": waiters})
+    left = max(0, granted - SPARE_FILES)
+    # However many streams are allowed, half of what there is stays for engines.
+    streams = min(settings.max_streams, left // 2)
+    fewer = {"max_waiters": min(settings.max_waiters, left - streams), "max_streams": streams}
+    event("few file descriptors", level=logging.WARNING, granted=granted, wanted=wanted, **fewer)
+    return settings.model_copy(update=fewer)
 
 
 def _not_cancelled(record: logging.LogRecord) -> bool:
