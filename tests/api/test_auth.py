@@ -14,13 +14,13 @@ from typing import Any
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Match, Mount, Route
 from tests.api.harness import PAIR, Publisher, RunningApi, until
 from tests.api.tokens import TokenFile, bearer
 
 from accord.api import Settings, create_app
 from accord.api.auth import Principal, Role, TokenFileError
-from accord.api.auth.table import LEAST, UndeclaredRouteError, routes_of
+from accord.api.auth.table import LEAST, UndeclaredRouteError, route_path, routes_of
 from accord.api.auth.tokens import MAX_TOKEN_BYTES, ROLES, Entry, digest_of
 from accord.learner.store import Store
 
@@ -267,6 +267,16 @@ def test_under_a_prefix(store: Store, settings: Settings, tokens: TokenFile) -> 
             return [(await client.get(path)).status_code for path in paths]
 
     assert asyncio.run(statuses()) == [200, 401, 401, 401]
+
+
+@pytest.mark.parametrize("root", ["", "/", "/accord", "/accord/", "/v1", "/v1/pairs", "/elsewhere"])
+@pytest.mark.parametrize("path", ["/accord", "/accord/v1/pairs", "/accordion/v1", "/v1/pairs", "/v1/pairs/a", "/", ""])
+def test_the_guard_and_the_routes_see_one_path(root: str, path: str) -> None:
+    """Under every prefix a route is matched by the very path that the guard looks up."""
+    scope = {"type": "http", "method": "GET", "path": path, "root_path": root, "headers": []}
+    matched, found = Route("/{rest:path}", lambda _: None).matches(scope)
+    seen = route_path(scope)
+    assert (f"/{found['path_params']['rest']}" == seen) if matched is Match.FULL else not seen.startswith("/")
 
 
 def test_everybody_without_a_file(api: RunningApi, publisher: Publisher) -> None:

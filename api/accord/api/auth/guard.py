@@ -7,7 +7,6 @@ import logging
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
-from starlette._utils import get_route_path
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +15,7 @@ from ..errors import envelope
 from ..logs import event
 from .auth import Auth, Refused
 from .roles import NOBODY, Principal, Role
-from .table import STREAMS, find, least_role, routes_of
+from .table import STREAMS, find, least_role, route_path, routes_of
 from .tokens import Entry
 
 LOOK_EVERY_S = 1.0
@@ -71,7 +70,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path, least = find(scope["method"], get_route_path(scope))
+        path, least = find(scope["method"], route_path(scope))
         caller = self.auth.identify(scope["headers"])
         state = scope.setdefault("state", {})
         if least is None or least is Role.OPEN:

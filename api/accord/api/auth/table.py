@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.routing import compile_path
+from starlette.types import Scope
 
 from accord.learner.errors import AccordError
 
@@ -92,6 +93,19 @@ def find(method: str, path: str) -> tuple[str, Role | None]:
         if pattern.match(path):
             return template, methods.get(method, methods.get(ANY))
     return path, None
+
+
+def route_path(scope: Scope) -> str:
+    """The path by which routes are found: without the prefix under which an application may be mounted.
+
+    >>> route_path({"path": "/accord/v1/pairs", "root_path": "/accord"}), route_path({"path": "/v1/pairs"})
+    ('/v1/pairs', '/v1/pairs')
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    rest = path.removeprefix(root)
+    # A prefix ends where a part of the path does: /accordion is not below /accord.
+    return rest if path.startswith(root) and rest[:1] in ("", "/") else path
 
 
 def routes_of(app: FastAPI) -> set[tuple[str, str]]:

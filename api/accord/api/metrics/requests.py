@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
-from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..auth.table import LEAST, find
+from ..auth.table import LEAST, find, route_path
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 TEMPLATES = frozenset(path for _, path in LEAST)
@@ -114,5 +113,5 @@ class RequestMetricsMiddleware:
 
 def _route(scope: Scope) -> tuple[str, str]:
     method = scope["method"] if scope["method"] in METHODS else UNKNOWN
-    template = find("GET" if method == "HEAD" else method, get_route_path(scope))[0]
+    template = find("GET" if method == "HEAD" else method, route_path(scope))[0]
     return method, template if template in TEMPLATES else UNKNOWN
