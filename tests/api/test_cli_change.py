@@ -15,6 +15,7 @@ from tests.api.cli import Cli
 from tests.api.harness import PAIR, Publisher, RunningApi, until
 
 from accord.api.cli.failures import Exit
+from accord.learner.store import PairKeys, Store
 
 WORKLOAD = "code:greedy"
 PINNED = ("--slopes", "0.7", "--intercepts=-0.1,-0.2,-0.3")
@@ -160,18 +161,22 @@ def test_advice(cli: Cli, known: Publisher) -> None:
     assert found["verdict"] in out
 
 
-def test_tail_shows_every_publication(api: RunningApi, known: Publisher) -> None:
-    """`accord tail` prints a line for each version from the moment it listens, and ends after as many as asked for."""
+def test_tail_shows_every_publication(api: RunningApi, known: Publisher, store: Store) -> None:
+    """`accord tail` prints a line for each version from the moment it listens, also when numbers come again after a
+    restored backup, and ends after as many as asked for."""
     command = [str(Path(sys.executable).with_name("accord")), "tail", PAIR.id, "--json", "--count", "3"]
     environment = {**os.environ, "ACCORD_API_URL": api.url}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             until(lambda: api.services.streams.count == 1)
-            for level in (0.5, 0.6, 0.7):
+            for level in (0.5, 0.6):
                 known.publish(code_greedy=level)
+            store.client.hset(PairKeys(PAIR.id).coefficients, "version", 1)
+            known.version = 1
+            known.publish(code_greedy=0.7)
             assert process.stdout is not None
             lines = [json.loads(process.stdout.readline()) for _ in range(3)]
-            assert [line["version"] for line in lines] == [2, 3, 4]
+            assert [line["version"] for line in lines] == [2, 3, 2]
             assert process.wait(20) == 0
         finally:
             if process.poll() is None:

@@ -107,18 +107,19 @@ def test_change_during_a_read() -> None:
     run(scenario)
 
 
-def test_announcement_of_what_was_read() -> None:
-    """A version announced while it is already being read is not read again."""
+@pytest.mark.parametrize("announced", [1, 2, 3])
+def test_announcement_during_a_read(announced: int) -> None:
+    """Whatever version is announced while a table is read, it is read once more: the number may be given anew."""
 
     async def scenario(shelf: Shelf, tables: Tables, waiters: Waiters) -> None:
         shelf.versions["a"] = 2
         shelf.gate.clear()
         asking = asyncio.create_task(tables.get("a"))
         await soon(lambda: shelf.reads)
-        tables.changed("a", 2)
+        tables.changed("a", announced)
         shelf.gate.set()
         assert (await asking)[0].version == 2
-        assert shelf.reads == ["a"]
+        assert shelf.reads == ["a", "a"]
 
     run(scenario)
 

@@ -49,7 +49,8 @@ class Stream:
             # Less to say than a thousand names: the same word that follows a gap in the announcements.
             self.feed(True)
             return
-        self.pending[pair] = max(version, self.pending.get(pair, 0))
+        # The last one told, not the largest: a restored backup goes back.
+        self.pending[pair] = version
         self._wake.set()
 
     def feed(self, alive: bool) -> None:

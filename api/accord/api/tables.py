@@ -48,7 +48,6 @@ class _Slot:
     table: Table | None = None
     current: bool = False
     read_at: float = 0.0
-    announced: int = 0
     changed: bool = False
     failures: int = 0
     error: StoreError | None = None
@@ -140,11 +139,10 @@ class Tables:
         return slot.table if slot else None
 
     def changed(self, pair: str, version: int) -> None:
-        """The store announced a version. Read at once when somebody waits, otherwise when somebody asks."""
+        """The store announced a version, whichever. Read at once when somebody waits, otherwise when somebody asks."""
         slot = self._find(pair)
         if slot is None:
             return
-        slot.announced = version
         slot.changed = True
         if not slot.reading:
             self._expire(slot)
@@ -153,8 +151,7 @@ class Tables:
         """The change feed is (again) alive: whatever is in memory may have changed unseen."""
         self._live = True
         for slot in self._all():
-            # Unlike an announced version, this asks for a read that starts from now on.
-            slot.announced, slot.changed = -1, True
+            slot.changed = True
             if not slot.reading:
                 self._expire(slot)
 
@@ -191,9 +188,9 @@ class Tables:
                 if slot.table is not None:
                     # Without anybody who waits a version is read whenever somebody asks: that would tell of their pace.
                     self._noticed(before if self._waiters.has(slot.pair) else None, slot.table)
-                # A change announced during the read is usually what was just read.
-                seen = slot.table is not None and 0 <= slot.announced <= slot.table.version
-                slot.current, slot.failures = not slot.changed or seen, 0
+                # A change announced meanwhile may be what was just read, but its version does not say so: a restored
+                # backup gives old numbers to new tables.
+                slot.current, slot.failures = not slot.changed, 0
                 self._watch(slot)
                 if before is None or slot.table is None or before.etag != slot.table.etag:
                     self._waiters.wake(slot.pair)
@@ -229,8 +226,8 @@ class Tables:
 
     def _lapsed(self, slot: _Slot) -> None:
         slot.lapse = None
-        # As for an announcement of everything: a read that is under way may have begun too early.
-        slot.announced, slot.changed, slot.current = -1, True, False
+        # A read that is under way may have begun too early.
+        slot.changed, slot.current = True, False
         self._refresh(slot)
 
     def _settle(self, slot: _Slot) -> None:

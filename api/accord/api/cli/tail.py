@@ -45,7 +45,8 @@ def _published(api: Api, pair: str) -> Iterator[dict[str, Any]]:
     """History entries made from now on, oldest first; what a broken stream missed is fetched when it is back."""
     path = f"{scope_path(pair, None)}/history"
     newest = api.get(path, limit=1).body["entries"]
-    seen = newest[0]["version"] if newest else 0
+    # By its place in the history, which only grows: after a restored backup versions come again.
+    seen = _place(newest[0]) if newest else (0, 0)
     failures = 0
     while True:
         try:
@@ -53,7 +54,7 @@ def _published(api: Api, pair: str) -> Iterator[dict[str, Any]]:
             for _ in _changes(api, pair):
                 for entry in _newer(api, path, seen):
                     yield entry
-                    seen = entry["version"]
+                    seen = _place(entry)
                 failures = 0
         except CommandError as error:
             if error.exit_code != Exit.UNREACHABLE:
@@ -63,15 +64,20 @@ def _published(api: Api, pair: str) -> Iterator[dict[str, Any]]:
         failures += 1
 
 
-def _newer(api: Api, path: str, seen: int) -> list[dict[str, Any]]:
+def _newer(api: Api, path: str, seen: tuple[int, int]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     before: str | None = None
     while True:
         page = api.get(path, limit=100, before=before).body
-        found += [entry for entry in page["entries"] if entry["version"] > seen]
+        found += [entry for entry in page["entries"] if _place(entry) > seen]
         before = page["next"]
-        if before is None or page["entries"][-1]["version"] <= seen:
+        if before is None or _place(page["entries"][-1]) <= seen:
             return found[::-1]
+
+
+def _place(entry: dict[str, Any]) -> tuple[int, int]:
+    ms, _, number = entry["id"].partition("-")
+    return int(ms), int(number)
 
 
 def _changes(api: Api, pair: str) -> Iterator[None]:

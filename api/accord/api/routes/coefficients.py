@@ -18,9 +18,6 @@ from ..waiters import Ended
 
 router = APIRouter(prefix="/v1", tags=["coefficients"])
 
-# A version never changes, but a restored backup may give its number to another one.
-_FOREVER = "private, max-age=3600"
-
 _HEADERS: dict[str, Any] = {
     "ETag": {"description": "Strong tag of exactly these bytes", "schema": {"type": "string"}},
     "Vary": {"schema": {"type": "string"}},
@@ -76,7 +73,7 @@ async def coefficients(
     if version is not None and as_of is not None:
         raise ValueInvalidError("one of version and as_of, not both", field="as_of", value=as_of)
     if version is not None:
-        return answer(await services.trail.version(pair, version), False, held, _FOREVER)
+        return answer(await services.trail.version(pair, version), False, held)
     if as_of is not None:
         return answer(await services.trail.as_of(pair, moment_ms("as_of", as_of)), False, held)
     table, stale = await services.tables.get(pair)
@@ -97,11 +94,12 @@ async def hold(services: Services, pair: str, receive: Receive, held: IfNoneMatc
     return await services.waiters.hold(pair, min(wait, services.settings.max_wait_s), receive, changed)
 
 
-def answer(table: Table, stale: bool, held: IfNoneMatch, cache: str = "no-cache") -> Response:
-    """The table, or 304 for a client that holds it."""
+def answer(table: Table, stale: bool, held: IfNoneMatch) -> Response:
+    """The table, or 304 for a client that holds it. No cache keeps one unasked, not even of a past version: a restored
+    backup may give its number to another table."""
     headers = {
         "ETag": table.etag,
-        "Cache-Control": cache,
+        "Cache-Control": "no-cache",
         "Vary": "Accept-Encoding",
         "Accord-Version": str(table.version),
     }
