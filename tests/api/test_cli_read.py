@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 from tests.api.cli import Cli
 from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
 
-from accord.api.cli.client import read_token
+from accord.api.cli.client import Api, read_token
 from accord.api.cli.failures import CommandError, Exit
 from accord.api.cli.options import seconds
 from accord.api.cli.output import json_text
@@ -247,3 +250,59 @@ def test_the_shell_completes_options_and_pairs(api: RunningApi, known: Publisher
     assert completed("accord sho", 1) == ["show"]
     assert completed("accord override fr", 2) == ["freeze"]
     assert completed("accord show target-8b.d", 2) == [PAIR.id]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_names_nothing(cli: Cli, known: Publisher, name: str) -> None:
+    """An empty argument, or one that a path would lose, is refused by its name before anything is asked or changed."""
+    assert cli("override", "freeze", PAIR.id, "--reason", "r", "--actor", "a")[0] == 0
+    for command in (
+        ("show",),
+        ("advice",),
+        ("override", "freeze"),
+        ("override", "lift"),
+        ("rollback", "--version", "0"),
+    ):
+        reason = () if command[0] in ("show", "advice") else ("--reason", "r")
+        code, out, err = cli(*command, *reason, PAIR.id, name)
+        assert (code, out, err.count("\n")) == (Exit.REFUSED, "", 1), command
+        assert f"workload = {name!r}: names nothing" in err
+    if not name:
+        code, _, err = cli("show", name)
+        assert (code, "pair = '': names nothing" in err) == (Exit.REFUSED, True)
+    # The whole pair's path is what is left of a workload's without its name.
+    assert [item["scope"] for item in cli.json("override", "list", PAIR.id)["overrides"]] == [None]
+
+
+class Endless(BaseHTTPRequestHandler):
+    """Answers everything with a body that does not end."""
+
+    def do_GET(self) -> None:
+        """Sends until the client has gone."""
+        self.send_response(200 if self.path != "/refused" else 422)
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b"1" * 65536)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a server sends, a command reads no more than its bound: of an answer, a refusal, a line of a stream."""
+    monkeypatch.setattr("accord.api.cli.client.MAX_ANSWER_BYTES", 1 << 20)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with Api(f"http://127.0.0.1:{server.server_address[1]}") as api:
+                for ask in (lambda: api.get("/v1/pairs"), lambda: api.get("/refused")):
+                    with pytest.raises(CommandError, match="answers more than 1048576 bytes") as caught:
+                        ask()
+                    assert caught.value.exit_code == Exit.UNREACHABLE
+                with pytest.raises(CommandError, match="answers more than 65536 bytes in one line"):
+                    list(api.lines("/v1/events"))
+                with pytest.raises(CommandError, match="answers more than 1048576 bytes"):
+                    list(api.lines("/refused"))
+        finally:
+            server.shutdown()

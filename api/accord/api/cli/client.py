@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -22,6 +22,7 @@ STREAM_SILENCE_S = 30.0
 """The api sends a heartbeat every ten seconds."""
 
 MAX_ANSWER_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 10
 MAX_TOKEN_BYTES = 4096
 
 
@@ -55,7 +56,9 @@ class Api:
             raise CommandError("url: must hold no user or password; give a token with --token-file", Exit.REFUSED)
         if not _is_web(self.url):
             raise CommandError(f"url = {url!r:.120}: must start with http:// or https://", Exit.REFUSED)
-        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        # Compressed, a small answer could become one of any size.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
         try:
             verify: Any = True if ca_file is None else httpx.create_ssl_context(verify=str(ca_file))
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=verify)
@@ -92,38 +95,57 @@ class Api:
         content = json.dumps(_given(body)).encode("ascii")
         return self._call(method, path, content=content, headers=headers | {"Content-Type": "application/json"})
 
-    def raw(self, path: str, **query: Any) -> bytes:
-        """The bytes of an answer."""
-        with self._reported():
-            response = self._client.get(path, params=_given(query))
-            _check(response)
-            return response.content
-
     def lines(self, path: str, **query: Any) -> Iterator[str]:
         """The lines of a stream until the server ends it.
 
         Raises:
-            CommandError: UNREACHABLE when the stream breaks or falls silent.
+            CommandError: UNREACHABLE when the stream breaks, falls silent, or holds a line without an end.
         """
         with self._reported():
             timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
             headers = {"Accept": "text/event-stream"}
             with self._client.stream("GET", path, params=_given(query), timeout=timeout, headers=headers) as response:
                 if not response.is_success:
-                    response.read()
-                _check(response)
-                yield from response.iter_lines()
+                    self._refuse(response, self._read(response))
+                rest = b""
+                for part in response.iter_raw():
+                    *lines, rest = (rest + part).split(b"\n")
+                    yield from (line.decode("utf-8", "replace") for line in lines)
+                    if len(rest) > MAX_LINE_BYTES:
+                        raise self._too_much(MAX_LINE_BYTES, "in one line")
 
     def _call(self, method: str, path: str, **how: Any) -> Answer:
-        with self._reported():
-            response = self._client.request(method, path, **how)
-            _check(response)
-            if len(response.content) > MAX_ANSWER_BYTES:
-                raise CommandError(f"{self.url} answered more than {MAX_ANSWER_BYTES} bytes", Exit.UNREACHABLE)
-            try:
-                return Answer(json.loads(response.content), response.headers.get("etag"))
-            except (ValueError, RecursionError):
-                raise CommandError(f"{self.url} did not answer JSON: is it accord's api?", Exit.UNREACHABLE) from None
+        with self._reported(), self._client.stream(method, path, **how) as response:
+            content = self._read(response)
+        if not response.is_success:
+            self._refuse(response, content)
+        try:
+            return Answer(json.loads(content), response.headers.get("etag"))
+        except (ValueError, RecursionError):
+            raise CommandError(f"{self.url} did not answer JSON: is it accord's api?", Exit.UNREACHABLE) from None
+
+    def _read(self, response: httpx.Response) -> bytes:
+        content = bytearray()
+        for part in response.iter_raw():
+            content += part
+            if len(content) > MAX_ANSWER_BYTES:
+                raise self._too_much(MAX_ANSWER_BYTES)
+        return bytes(content)
+
+    def _too_much(self, limit: int, where: str = "") -> CommandError:
+        return CommandError(f"{self.url} answers more than {limit} bytes {where}".rstrip(), Exit.UNREACHABLE)
+
+    def _refuse(self, response: httpx.Response, content: bytes) -> NoReturn:
+        status = response.status_code
+        try:
+            error = json.loads(content)["error"]
+            field, value = error.get("field"), error.get("value")
+            about = f"{field} = {value}: " if field and value is not None else f"{field}: " if field else ""
+            message = f"{about}{error['message']}"
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            message = f"{response.url} answered status {status}: is it accord's api?"
+        hint = {401: " (give a token with --token-file or ACCORD_API_TOKEN)"}.get(status, "")
+        raise CommandError(f"{message}{hint}", of_status(status))
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -136,12 +158,18 @@ class Api:
             raise CommandError(f"url = {self.url!r:.120}: {error}", Exit.REFUSED) from None
 
 
-def segment(text: str) -> str:
+def segment(field: str, text: str) -> str:
     """A value as one segment of a path.
 
-    >>> segment("chat:hot"), segment("../x")
+    Raises:
+        CommandError: for what would name another path than one of its own.
+
+    >>> segment("workload", "chat:hot"), segment("workload", "../x")
     ('chat:hot', '..%2Fx')
     """
+    # Clients and servers take these away, and what is left is the path of something else.
+    if text in ("", ".", ".."):
+        raise CommandError(f"{field} = {text!r}: names nothing", Exit.REFUSED)
     # An argument that is no UTF-8 travels as the bytes that it was.
     return quote(text, safe=":", errors="surrogateescape")
 
@@ -179,18 +207,3 @@ def _is_web(url: str) -> bool:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _check(response: httpx.Response) -> None:
-    if response.is_success:
-        return
-    status = response.status_code
-    try:
-        error = response.json()["error"]
-        field, value = error.get("field"), error.get("value")
-        about = f"{field} = {value}: " if field and value is not None else f"{field}: " if field else ""
-        message = f"{about}{error['message']}"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        message = f"{response.url} answered status {status}: is it accord's api?"
-    hint = {401: " (give a token with --token-file or ACCORD_API_TOKEN)"}.get(status, "")
-    raise CommandError(f"{message}{hint}", of_status(status))

@@ -68,6 +68,8 @@ def resolve(api: Api, text: str) -> str:
     Raises:
         CommandError: UNKNOWN when there is none, REFUSED when there are several.
     """
+    if not text:
+        raise CommandError("pair = '': names nothing", Exit.REFUSED)
     found: list[str] = []
     after: str | None = None
     while len(found) < MAX_PAIRS:
@@ -89,11 +91,14 @@ def resolve(api: Api, text: str) -> str:
 def scope_path(pair: str, workload: str | None) -> str:
     """The path of a pair, or of one of its workloads.
 
+    Raises:
+        CommandError: REFUSED for a name that would be the path of something else.
+
     >>> scope_path("a.b", "chat:hot")
     '/v1/pairs/a.b/workloads/chat:hot'
     """
-    whole = f"/v1/pairs/{segment(pair)}"
-    return whole if workload is None else f"{whole}/workloads/{segment(workload)}"
+    whole = f"/v1/pairs/{segment('pair', pair)}"
+    return whole if workload is None else f"{whole}/workloads/{segment('workload', workload)}"
 
 
 def seconds(text: str | None) -> int | None:

@@ -7,6 +7,8 @@ export function parse(hash) {
   } catch {
     return { name: "unknown" };
   }
+  // A request would lose these, and go to the path of something else.
+  if (decoded.some((part) => part === "." || part === "..")) return { name: "unknown" };
   if (decoded.length === 0) return { name: "pairs" };
   if (decoded[0] !== "pairs") return { name: "unknown" };
   if (decoded.length === 2) return { name: "pair", pair: decoded[1] };
