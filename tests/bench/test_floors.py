@@ -30,7 +30,7 @@ def test_the_learner_keeps_its_share_of_the_bare_drain() -> None:
 
 
 def test_a_plain_poll_costs_little_more_than_a_bare_route() -> None:
-    """Per request of 200 and of 304, with and without a token, the api needs less than 1.6 times the bare route's CPU."""
+    """For 200 and 304, with and without a token, the api needs less than 1.6 times the bare route's CPU."""
     found = api_ratio.main(rounds=3, requests=300)
     assert len(found) == 4
     assert min(found.values()) > 0.625
