@@ -24,7 +24,7 @@ from accord.api.cli.options import seconds
 from accord.api.cli.output import json_text
 from accord.api.engine_status import SILENT_MS
 from accord.learner.pair import DraftSampling, Method, Pair
-from accord.learner.store import Store
+from accord.learner.store import PairKeys, Store
 
 WORKLOAD = "code:greedy"
 
@@ -306,3 +306,17 @@ def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
                     list(api.lines("/refused"))
         finally:
             server.shutdown()
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(cli: Cli, known: Publisher, store: Store) -> None:
+    """What somebody wrote, and what the api says of it, reaches a terminal without what that would obey."""
+    assert cli("override", "freeze", PAIR.id, WORKLOAD, "--reason", "incident 7", "--actor", "ada")[0] == 0
+    key = PairKeys(PAIR.id).overrides
+    # As a version before this one would have stored it.
+    body = store.client.hget(key, "overrides").replace(b"incident", b"in\\u009b1mcid\\u202eent")
+    store.client.hset(key, "overrides", body)
+    for command in (("show", PAIR.id, WORKLOAD), ("override", "list", PAIR.id)):
+        code, out, _ = cli(*command)
+        assert (code, "in\ufffd1mcid\ufffdent" in out) == (0, True), command
+    _, _, err = cli("history", PAIR.id, "--cause", "a\x9bb\u202ec")
+    assert "a\ufffdb\ufffdc" in err

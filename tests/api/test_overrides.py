@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
 
 from accord.api import Settings
+from accord.api.models.text import PATTERN
 from accord.learner.coefficients import CoefficientTable
 from accord.learner.store import PairKeys, Store
 
@@ -260,6 +262,31 @@ def test_text_of_any_language_comes_back(api: RunningApi, publisher: Publisher) 
     entry = api.get(f"{PATH}/audit").json()["entries"][0]
     assert {name: entry[name] for name in said} == said
     assert api.get(f"{PATH}/overrides").json()["overrides"][0]["reason"] == said["reason"]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [*"\x00\x08\x0b\r\x1b\x1f\x7f\x80\x9b\x9f", *"\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"],
+    ids=lambda mark: f"U+{ord(mark):04X}",
+)
+def test_text_that_deceives_where_it_is_shown(api: RunningApi, publisher: Publisher, mark: str) -> None:
+    """Control characters and marks that turn the direction of text are refused by name, in bodies and in queries."""
+    for name in BY:
+        said = {**BY, name: f"a{mark}b"}
+        for method, how in (
+            ("PUT", {"json": {"kind": "freeze", **said}}),
+            ("DELETE", {"json": said}),
+            ("DELETE", {"params": said}),
+        ):
+            answer = api.client.request(method, WORKLOAD, headers={"If-Match": "*"}, **how)
+            assert answer.status_code == 422, (method, name)
+            error = answer.json()["error"]
+            assert error["field"] == name
+            assert f"U+{ord(mark):04X}" in error["message"]
+        body = {"version": 0, **said}
+        assert api.client.post(f"{PATH}/rollback", json=body, headers={"If-Match": "*"}).status_code == 422
+    assert re.search(PATTERN, f"a{mark}b") is None
+    assert re.search(PATTERN, "a\tb\nc é 慢") is not None
 
 
 def test_too_many_scopes_are_refused(api: RunningApi, publisher: Publisher) -> None:

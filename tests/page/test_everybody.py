@@ -212,6 +212,8 @@ def test_hostile_names(tabs: Tabs) -> None:
                   "time_ms": 10**300, "labels": {"sent": HOSTILE}, "costs": {"draft": HOSTILE}}  # fmt: skip
         store.client.hset(PairKeys(pair.id).engines, HOSTILE, json.dumps(status))
         store.client.hset(PairKeys(pair.id).engines, "numbers", json.dumps({"version": -1, "labels": 3, "costs": 7}))
+        turned = {"state": "local", "reason": "a\u202eb\x9bc", "time_ms": 1}
+        store.client.hset(PairKeys(pair.id).engines, "turned", json.dumps(turned))
         with RunningApi(Settings(redis_url=own.url)) as api:
             put = {"kind": "freeze", "reason": HOSTILE, "actor": HOSTILE}
             url = f"{api.url}/v1/pairs/{pair.id}/workloads/code:warm/override"
@@ -221,10 +223,15 @@ def test_hostile_names(tabs: Tabs) -> None:
             page.goto(f"{api.url}/#/pairs/{pair.id}")
             expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
             expect(page.locator("#engine-table")).to_contain_text(HOSTILE)
+            expect(page.locator("#engine-table")).to_contain_text("a\ufffdb\ufffdc")
             expect(page.locator("#audit-table")).to_contain_text(HOSTILE)
             expect(page.locator("#history-table")).to_contain_text(HOSTILE)
             page.goto(f"{api.url}/#/pairs/{pair.id}/workloads/code%3Awarm")
             expect(page.locator("#override > p")).to_contain_text(HOSTILE)
+            # A request would lose the dots, and show and change the whole pair as if it were a workload.
+            page.goto(f"{api.url}/#/pairs/{pair.id}/workloads/..")
+            expect(page.locator("#override")).to_have_count(0)
+            expect(page.locator("main")).to_contain_text("No such view")
             assert page.evaluate("window.broken") is None
             assert page.locator("img").count() == 0
             page.goto("about:blank")

@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 from .errors import AccordError
+from .plain_text import plain
 
 GROUP = "accord.commands"
 DISTRIBUTION = "accord"
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         get_command(build_app()).main(args=None if arguments is None else list(arguments), prog_name="accord")
     except AccordError as error:
-        typer.echo(f"accord: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"accord: {plain(' '.join(str(error).split()))}", err=True)
         sys.exit(error.exit_code)
     except ImportError as error:
         # A command may import its extra only once it runs. Anything else that is missing is a fault of ours.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_fd_to_metric_families
 
+from accord.learner import plain_text
 from accord.learner.pair import MAX_K
 
 from .address import AuditError
@@ -114,7 +115,7 @@ def title(labels: Labels) -> str:
 
 def plain(text: str) -> str:
     """Text from a server, safe for a terminal: what cannot be printed becomes a space."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return plain_text.plain(text, " ")
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ from .options import (
     scope_path,
     seconds,
 )
-from .output import cell, console, emit_json, table, when
+from .output import cell, console, emit_json, say, table, when
 
 
 def rollback(
@@ -84,7 +84,7 @@ def what_if(
         found = api.send("POST", f"{scope_path(resolve(api, pair), workload)}/what-if", body).body
     if json:
         return emit_json(found)
-    console().print(f"{found['verdict'].replace('_', ' ')}: {found['message']}", markup=False)
+    say(f"{found['verdict'].replace('_', ' ')}: {found['message']}")
     names = ("log_loss", "ece", "auc", "brier", "accepted_per_step")
     sides = [("proposed", found["proposed"]), ("in force", found["in_force"]), ("learnt", found["learnt"])]
     rows = [(side, *(values.get(name) for name in names)) for side, values in sides if values is not None]
@@ -105,4 +105,4 @@ def report(done: Answer, json: bool, text: str) -> None:
     if json:
         emit_json(done.body)
     else:
-        console().print(text, markup=False)
+        say(text)

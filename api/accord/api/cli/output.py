@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from accord.learner.plain_text import plain
+
 NONE = "-"
 
 
@@ -38,10 +40,15 @@ def console() -> Console:
     return out
 
 
+def say(text: str, out: Console | None = None) -> None:
+    """One line for people, which may quote what engines and operators wrote."""
+    (out or console()).print(plain(text), markup=False)
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table whose numbers stand on the right; every cell is text, never markup."""
     rows = [[cell(value) for value in row] for row in rows]
-    made = Table(title=escape(title), title_justify="left", header_style="bold")
+    made = Table(title=escape(plain(title)), title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_numeric(row[index]) for row in rows) and bool(rows)
         made.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
@@ -64,8 +71,7 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    # What engines and operators wrote may hold control characters, which a terminal would obey.
-    return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+    return plain(value)
 
 
 def when(ms: int | None) -> str:

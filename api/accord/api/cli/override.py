@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from accord.learner.plain_text import plain
+
 from .change import report, seen
 from .client import Api
 from .options import (
@@ -163,7 +165,7 @@ def _put(
     whole = {**body, "reason": reason, "actor": actor_or_login(actor), "expires_in_s": seconds(expires_in)}
     done = api.send("PUT", f"{scope_path(pair, workload)}/override", whole, seen(api, pair, revision))
     if (warning := done.body["warning"]) is not None and not json:
-        typer.echo(f"warning: {warning['message']}", err=True)
+        typer.echo(plain(f"warning: {warning['message']}"), err=True)
     made = done.body["override"]
     until = f" until {when(made['expires_ms'])}" if made["expires_ms"] else ""
     what = workload or "the whole pair"

@@ -9,7 +9,7 @@ import typer
 
 from ..engine_status import SILENT_MS
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, Workload, WorkloadArg, connect, resolve, scope_path
-from .output import NONE, cell, console, emit_json, span, table, when
+from .output import NONE, cell, console, emit_json, say, span, table, when
 
 MAX_LIMIT = 1000
 
@@ -125,9 +125,9 @@ def advice(
     if json:
         return emit_json(found)
     out = console()
-    out.print(f"{workload}: speculation {found['verdict']}. {found['message']}", markup=False)
+    say(f"{workload}: speculation {found['verdict']}. {found['message']}", out)
     for note in found["notes"]:
-        out.print(f"- {note}", markup=False)
+        say(f"- {note}", out)
     costs = found["tokens_per_cost"] or [None] * len(found["tokens_per_step"])
     rows = [
         (k, found["acceptance"][k - 1] if k else None, tokens, costs[k], "best" if k == found["best_k"] else "")
@@ -141,14 +141,14 @@ def advice(
 def _show_pair(found: Mapping[str, Any]) -> None:
     out = console()
     identity = found["identity"]
-    out.print(f"{found['id']}: {identity['target']} with {identity['draft']}", markup=False)
+    say(f"{found['id']}: {identity['target']} with {identity['draft']}", out)
     held = found.get("overrides") or 0
     lag = found["lag"]
-    out.print(
+    say(
         f"version {found['version']} since {when(found['published_ms'])}, {cell(found['labels'])} labels, "
         f"last refit {found['fit_status'] or NONE}, {lag['entries']} summaries waiting ({span(lag['ms'])}), "
         f"{len(found['engines'])} engines, {held} overrides",
-        markup=False,
+        out,
     )
     columns = ("workload", "labels", "accepted", "log-loss", "ECE", "AUC", "Brier", "last evidence")
     rows = [
@@ -165,14 +165,14 @@ def _show_workload(found: Mapping[str, Any]) -> None:
     out = console()
     calibration, errors = found["calibration"], found["standard_errors"]
     prior = " (not seen yet: the prior)" if found["prior"] else ""
-    out.print(
+    say(
         f"{found['workload']}{prior}: version {found['version']}, {cell(found['labels'])} labels, "
         f"log-loss {cell(calibration['log_loss'])}, ECE {cell(calibration['ece'])}, AUC {cell(calibration['auc'])}",
-        markup=False,
+        out,
     )
     if (override := found.get("override")) is not None:
         until = f" until {when(override['expires_ms'])}" if override["expires_ms"] else ""
-        out.print(f"override: {override['kind']} by {override['actor']}{until}: {override['reason']}", markup=False)
+        say(f"override: {override['kind']} by {override['actor']}{until}: {override['reason']}", out)
     row = found["coefficients"]
     learnt = found.get("learnt") or row
     rows: list[tuple[Any, ...]] = []

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from accord.learner.plain_text import plain
+
 from .client import Api
 from .failures import CommandError, Exit
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, connect, resolve, scope_path
@@ -59,7 +61,7 @@ def _published(api: Api, pair: str) -> Iterator[dict[str, Any]]:
         except CommandError as error:
             if error.exit_code != Exit.UNREACHABLE:
                 raise
-            typer.echo(f"accord: {error}; trying again", err=True)
+            typer.echo(plain(f"accord: {error}; trying again"), err=True)
         time.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
         failures += 1
 

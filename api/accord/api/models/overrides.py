@@ -12,20 +12,13 @@ from accord.learner.overrides import MAX_ACTOR, MAX_EXPIRES_S, MAX_REASON, MAX_S
 from accord.learner.pair import MAX_K
 
 from .basic import CoefficientRow
-
-# At least one character that is not blank, and none that breaks a line of a log or a terminal.
-_TEXT = r"^[^\x00-\x08\x0b-\x1f]*[^\s\x00-\x1f][^\x00-\x08\x0b-\x1f]*$"
+from .text import SafeText
 
 Coefficient = Annotated[float, Field(ge=-COEFFICIENT_LIMIT, le=COEFFICIENT_LIMIT, allow_inf_nan=False)]
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON, pattern=_TEXT, description="Why; kept in the audit")]
+Reason = Annotated[SafeText, Field(min_length=1, max_length=MAX_REASON, description="Why; kept in the audit")]
 Actor = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=MAX_ACTOR,
-        pattern=_TEXT,
-        description="Who; may be left out when the request's token has a name",
-    ),
+    SafeText,
+    Field(min_length=1, max_length=MAX_ACTOR, description="Who; may be left out when the request's token has a name"),
 ]
 ExpiresInS = Annotated[
     float, Field(ge=1, le=MAX_EXPIRES_S, allow_inf_nan=False, description="Seconds until it ends by itself")

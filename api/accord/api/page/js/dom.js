@@ -8,14 +8,18 @@ export function h(tag, props, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "key") node._key = value;
     else if (name.startsWith("on")) listen(node, name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, value === true ? "" : plain(value));
   }
   node.append(...children.flat(Infinity).filter(shown).map(asNode));
   return node;
 }
 
 const shown = (child) => child !== null && child !== undefined && child !== false;
-const asNode = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
+const asNode = (child) => (child instanceof Node ? child : document.createTextNode(plain(child)));
+
+// Control characters, and marks that turn the direction of text so that a line reads as something else than it says.
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const plain = (value) => String(value).replace(UNSAFE, "\ufffd");
 
 function listen(node, type, handler) {
   // Through `_on`, so that an element that stays gets the newest handler.
