@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import KEYS, PAIR, Engine, engines, few, many, some
 
-from accord.learner.coefficients import MAX_WORKLOADS
+from accord.learner.coefficients import COEFFICIENT_LIMIT, MAX_WORKLOADS
 from accord.learner.errors import Reason, Refusal
 from accord.learner.influence import UNKNOWN
 from accord.learner.packing import pack, unpack
@@ -51,6 +51,13 @@ def array(name: str, value: float) -> bytes:
     state = learnt()
     held = getattr(state.state, name) if name in ("labels", "choice") else state.state.arrays[name]
     held.flat[0] = value
+    return encode_learnt(state)
+
+
+def prior(slope: float) -> bytes:
+    """The bytes of a real state with the first slope of the pair's own row changed."""
+    state = learnt()
+    state.state.hierarchy.slopes[0] = slope
     return encode_learnt(state)
 
 
@@ -132,6 +139,9 @@ CORRUPTIONS: dict[str, tuple[bytes, Reason]] = {
     "infinite sketch": (array("acceptance", np.inf), Reason.NOT_FINITE),
     "choice outside the grid": (array("choice", 6), Reason.OUT_OF_BOUNDS),
     "negative choice": (array("choice", -1), Reason.OUT_OF_BOUNDS),
+    "a row that falls with the feature": (array("slopes", -0.5), Reason.OUT_OF_BOUNDS),
+    "a row beyond its bound": (array("intercepts", 2 * COEFFICIENT_LIMIT), Reason.OUT_OF_BOUNDS),
+    "a prior that falls with the feature": (prior(-0.5), Reason.OUT_OF_BOUNDS),
 }
 
 

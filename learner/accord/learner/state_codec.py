@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .basis import check_knots
 from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .drift import RING
-from .errors import Reason, Refusal
+from .errors import InvalidValue, Reason, Refusal
 from .hierarchy import Hierarchy
 from .influence import MAX_ENGINES, UNKNOWN
 from .moments import GRID
@@ -143,6 +143,10 @@ def _fill(state: PairState, arrays: Packed) -> None:
         raise Refusal(Reason.OUT_OF_BOUNDS, "a variance of the state is not positive")
     centre = _array(arrays, "pair_centre", (f + 1 + state.k,))
     state.hierarchy = Hierarchy(slopes, level, shape, slope_variance, centre, level_variance, intercept_variance)
+    try:
+        state.table(0)
+    except InvalidValue as error:
+        raise Refusal(Reason.OUT_OF_BOUNDS, f"a row of the state cannot be served: {error}") from None
 
 
 def _watch(state: PairState, engines: list[str], arrays: Packed) -> None:
