@@ -45,16 +45,26 @@ def api(
     tls = (settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
     url = address(sock, tls is not None)
 
+    failed: list[InvalidValue] = []
+
     def listening() -> None:
         typer.echo(f"accord api listens on {url}")
         event("listening", address=url)
         if settings.tokens_file is None and settings.insecure:
             event("everybody who reaches this server may change what engines are served", level=logging.WARNING)
-        if ready_file is not None:
-            _write(ready_file, url)
+        try:
+            if ready_file is not None:
+                _write(ready_file, url)
+        except InvalidValue as error:
+            # Told at the end: raised in here it would fill the log with a traceback.
+            failed.append(error)
+            server.should_exit = True
 
-    asyncio.run(Server(app, listening, tls).serve([sock]))
+    server = Server(app, listening, tls)
+    asyncio.run(server.serve([sock]))
     event("stopped", address=url)
+    if failed:
+        raise failed[0]
 
 
 def _write(path: Path, text: str) -> None:

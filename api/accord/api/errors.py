@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -12,7 +13,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from accord.learner.store.errors import StoreError, StoreUnavailableError
+from accord.learner.service.journal import Throttle
+from accord.learner.store.errors import StoreCorruptError, StoreError, StoreUnavailableError
+
+from .logs import event
 
 SHOWN = 120
 SHOWN_MESSAGE = 1000
@@ -180,6 +184,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _internal_error)
 
 
+_told = Throttle()
+"""Of what the store refuses: anybody may ask again and again."""
+
+
 async def _api_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     return envelope(
@@ -191,7 +199,12 @@ async def _store_error(_: Request, error: Exception) -> JSONResponse:
     # The client's own words name hosts, so they stay in the log.
     if isinstance(error, StoreUnavailableError):
         return envelope(503, "store_unavailable", "the store does not answer, and nothing read before can stand in")
-    return envelope(500, "store_failed", "the store holds something that is not understood here")
+    corrupt = isinstance(error, StoreCorruptError)
+    if count := _told.count(str(error)[:SHOWN]):
+        event("store failed", level=logging.ERROR, reason=str(error), count=count)
+    if corrupt:
+        return envelope(500, "store_failed", "the store holds something that is not understood here")
+    return envelope(500, "store_failed", "the store refuses this for a reason that is in the server's log")
 
 
 async def _validation_error(_: Request, error: Exception) -> JSONResponse:

@@ -120,7 +120,7 @@ class RequestLimitMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, or answers 414 or 431."""
+        """Passes the request on, or answers 400, 414 or 431."""
         if scope["type"] == "http":
             if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_URL_BYTES:
                 words = f"a path and query of more than {MAX_URL_BYTES} bytes"
@@ -129,6 +129,11 @@ class RequestLimitMiddleware:
             if not headers_fit(scope["headers"]):
                 words = f"more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them"
                 await envelope(431, "headers_too_large", words)(scope, receive, send)
+                return
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+                # A proxy in front may have gone by the other one: what follows could be a request that it never saw.
+                words, close = "a body with both Content-Length and Transfer-Encoding", {"connection": "close"}
+                await envelope(400, "length_ambiguous", words, headers=close)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

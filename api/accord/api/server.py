@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from accord.learner.errors import AccordError
 
 from .logs import event
+from .patience import PatientProtocol
 from .settings import Settings
 
 DRAIN_S = 1
@@ -122,8 +123,8 @@ class Server(uvicorn.Server):
                 # uvicorn looks for a coroutine function; this application only returns an awaitable.
                 interface="asgi3",
                 ws="none",
-                # The other one has no bound on the size of headers.
-                http="h11",
+                # Of h11: the other one has no bound on the size of headers.
+                http=PatientProtocol,
                 ssl_certfile=None if tls is None else tls[0],
                 ssl_keyfile=None if tls is None else tls[1],
                 backlog=BACKLOG,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import secrets
 import threading
 import time
@@ -47,8 +48,8 @@ class Applied:
 class Agent:
     """Owns the threads of one engine process for one pair.
 
-    `put` and `boundary` are for the engine's thread: they neither wait, nor raise, nor log. Constructing an agent opens
-    no socket and starts no thread.
+    `put` and `boundary` are for the engine's thread: they neither wait nor raise, and log a single line at most.
+    Constructing an agent opens no socket and starts no thread.
 
     Args:
         pair: whose acceptance this engine measures.
@@ -62,6 +63,7 @@ class Agent:
     def __init__(self, pair: Pair, settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.pair, self.settings = pair, settings
         self.boot = secrets.token_hex(8)
+        self._pid, self._told_of_fork = os.getpid(), False
         self._clock = clock
         self._judge = Judge(pair.id, pair.k, settings.knots)
         self._outbox = Outbox(
@@ -114,6 +116,8 @@ class Agent:
     def put(self, parts: RoundParts) -> bool:
         """Queues what a round taught. False when it had to be counted as lost; the status says why."""
         try:
+            if os.getpid() != self._pid:
+                return self._forked(parts)
             summary = self._outbox.put(parts)
             if summary is not None and self._fitter is not None:
                 self._fitter.offer(summary)
@@ -121,6 +125,17 @@ class Agent:
             self._errors[f"put: {type(error).__name__}"] += 1
             return False
         return summary is not None
+
+    def _forked(self, parts: RoundParts) -> bool:
+        """A process that was forked off has no threads of ours, and what it would send has its parent's numbers."""
+        if not self._told_of_fork:
+            self._told_of_fork = True
+            log.warning(
+                "accord: process %d was forked from engine %s (%d): what it measures is lost; start an agent in it",
+                os.getpid(), self.settings.engine, self._pid,
+            )  # fmt: skip
+        self._outbox.refuse(parts, "forked")
+        return False
 
     def boundary(self) -> Applied:
         """Takes what is new, and returns what is in force from now on."""

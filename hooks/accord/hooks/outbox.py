@@ -119,6 +119,12 @@ class Outbox:
         self.filled.set()
         return summary
 
+    def refuse(self, parts: RoundParts, reason: str) -> None:
+        """Counts a round as lost that cannot be queued here."""
+        with self._lock:
+            self._put.add(1, parts.labels)
+            self._lose(1, parts.labels, reason)
+
     def take(self) -> RoundSummary | None:
         """Freezes and returns the head, the same one until `ack` or `drop`; None when nothing waits."""
         with self._lock:

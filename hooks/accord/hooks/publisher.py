@@ -26,6 +26,9 @@ REGISTER_EVERY_S = 30.0
 LAST_CALL_S = 1.0
 """How long a thread that waits for a silent server may take to notice that it is over."""
 
+CLOCK_OFF_MS = 2_000
+"""A host whose clock is this far from the store's tells times by the store's."""
+
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
 
 
@@ -61,6 +64,7 @@ class Publisher:
         self._status, self._heartbeat_s = status, heartbeat_s
         self._open_store = open_store or _open_store
         self._store: Store | None = None
+        self._ahead_ms = 0
         self._payload: tuple[RoundSummary, bytes] | None = None
         self._registered_at = self._beat_at = float("-inf")
         self._backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
@@ -156,6 +160,9 @@ class Publisher:
         if record.knots != self._knots:
             raise KnotsDifferError(f"pair {self._pair.id} has knots {record.knots}, this engine {self._knots}")
         self._registered_at = time.monotonic()
+        ahead_ms = time.time_ns() // 1_000_000 - self._open().now_ms()
+        # Less says nothing: the answer has travelled, too.
+        self._ahead_ms = ahead_ms if abs(ahead_ms) >= CLOCK_OFF_MS else 0
 
     def _beat(self) -> None:
         now = time.monotonic()
@@ -163,6 +170,10 @@ class Publisher:
             return
         self._beat_at = now
         status = {**self._status(), "stopped": self._stopping.is_set()}
+        if self._ahead_ms:
+            # Whether an engine is silent is judged by the store's clock.
+            status |= {name: status[name] - self._ahead_ms for name in ("time_ms", "started_ms") if name in status}
+            status["clock_ahead_s"] = self._ahead_ms / 1000.0
         self._open().heartbeat(self._pair.id, self._engine, json.dumps(status, separators=(",", ":")).encode())
 
     def _encode(self, summary: RoundSummary) -> bytes | None:

@@ -110,7 +110,8 @@ class Child:
         self._keeper.start()
         started.wait()
         if failure:
-            raise ChildError(f"{self.name}: {self.argv[0]} cannot be run: {failure[0]}")
+            what = f"its log {self.log}" if failure[0].filename == str(self.log) else self.argv[0]
+            raise ChildError(f"{self.name} cannot be run, {what}: {failure[0].strerror or failure[0]}")
 
     def signal(self, number: signal.Signals) -> None:
         """Sends it a signal; nothing happens when it has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 import sys
@@ -46,17 +47,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: 0, the command's own code, or 2 with one line on stderr for any AccordError.
     """
+    if sys.stdout is None:
+        # Closed by whoever started this: what is printed goes nowhere, as it was wished.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         get_command(build_app()).main(args=None if arguments is None else list(arguments), prog_name="accord")
     except AccordError as error:
         typer.echo(f"accord: {plain(' '.join(str(error).split()))}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        # A full disk, above all: what is wrong with files and sockets is told by whoever opens them.
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+            raise
+        typer.echo(f"accord: cannot write: {error.strerror}", err=True)
+        _forget_output()
     except ImportError as error:
         # A command may import its extra only once it runs. Anything else that is missing is a fault of ours.
         if (extra := extra_of(error.name)) is None:
             raise
         typer.echo(f"accord: {_install(extra, error)}", err=True)
     sys.exit(EXIT_REFUSED)
+
+
+def _forget_output() -> None:
+    """Nothing is left that Python would write, and fail to, on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def build_app() -> typer.Typer:

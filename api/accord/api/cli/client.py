@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -61,7 +63,13 @@ class Api:
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         try:
             verify: Any = True if ca_file is None else httpx.create_ssl_context(verify=str(ca_file))
-            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, verify=verify)
+            # What listens on this machine is never behind a proxy, whatever the environment says.
+            env = not _is_loopback(self.url)
+            self._client = httpx.Client(
+                base_url=self.url, headers=headers, timeout=timeout_s, verify=verify, trust_env=env
+            )
+        except ImportError as error:
+            raise CommandError(f"{self._proxy()}{error}", Exit.REFUSED) from None
         except (OSError, httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise CommandError(f"url = {url!r:.120}, ca_file = {ca_file}: {error}", Exit.REFUSED) from None
 
@@ -147,13 +155,24 @@ class Api:
         hint = {401: " (give a token with --token-file or ACCORD_API_TOKEN)"}.get(status, "")
         raise CommandError(f"{message}{hint}", of_status(status))
 
+    def _proxy(self) -> str:
+        """Through which proxy of the environment it is asked, in words; nothing without one."""
+        parts = urlsplit(self.url)
+        given = getproxies()
+        scheme = next((name for name in (parts.scheme, "all") if name in given), None)
+        if scheme is None or _is_loopback(self.url) or proxy_bypass(parts.hostname or ""):
+            return ""
+        # Without what may be a password.
+        where = given[scheme].rpartition("@")[2]
+        return f"through the proxy {where!r:.120} of {scheme.upper()}_PROXY (NO_PROXY leaves hosts out): "
+
     @contextmanager
     def _reported(self) -> Iterator[None]:
         try:
             yield
         except httpx.HTTPError as error:
             why = str(error) or type(error).__name__
-            raise CommandError(f"{self.url} does not answer: {why}", Exit.UNREACHABLE) from None
+            raise CommandError(f"{self._proxy()}{self.url} does not answer: {why}", Exit.UNREACHABLE) from None
         except (httpx.InvalidURL, UnicodeError) as error:
             raise CommandError(f"url = {self.url!r:.120}: {error}", Exit.REFUSED) from None
 
@@ -203,6 +222,14 @@ def _is_web(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class HistoryItem(BaseModel):
     id: str = Field(description="Place in the history; what `before` takes")
     version: int
     published_ms: int
-    cause: str = Field(description="refit, drift, returned, carried, override, lifted, expired or rollback")
+    cause: str = Field(description="refit, drift, returned, carried, override, lifted, expired, rollback or restored")
     scope: str | None = Field(None, description="Of an operator's change: the workload, null for the whole pair")
     moved: dict[str, Number] = Field({}, description="Workload to the largest change of a predicted probability")
     held: dict[str, Any] = Field({}, description="Workload to why the guard kept its older row")

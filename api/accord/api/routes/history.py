@@ -17,7 +17,7 @@ from ..trail import Past
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
-Cause = Literal["refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback"]
+Cause = Literal["refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback", "restored"]
 
 
 @router.get("/pairs/{pair}/history", responses=responses(404, 503))

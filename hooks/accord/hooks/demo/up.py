@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import typer
 
+from accord.learner.errors import AccordError
 from accord.learner.signals import when_told
 from accord.learner.store import safe_url
 
@@ -14,6 +16,8 @@ from .stack import Stack
 
 _LONGEST_PAUSE_S = 30.0
 _CALM_AFTER_S = 60.0
+_FAILED_PAUSE_S = 5.0
+_STORE = "the embedded store"
 
 
 class Supervisor:
@@ -24,6 +28,7 @@ class Supervisor:
         self._failures: dict[str, int] = {}
         self._started: dict[str, float] = {}
         self._retry_at: dict[str, float] = {}
+        self._told_of_loss = False
 
     def check(self, now: float) -> list[str]:
         """Starts what is due and returns a line for everything that happened."""
@@ -41,14 +46,34 @@ class Supervisor:
                 said.append(f"{name} ended with status {child.returncode}; it starts again in {pause:.1f} s")
             elif now >= self._retry_at[name]:
                 del self._retry_at[name]
-                child.start()
-                self._started[name] = now
-                said.append(f"{name} was started again")
-        server = self.stack.server
-        if server is not None and not server.running:
-            server.start()
-            said.append("the embedded store was started again")
+                said.append(self._again(name, now, child.start, f"{name} was started again"))
+        return said + self._store(now)
+
+    def _store(self, now: float) -> list[str]:
+        server, said = self.stack.server, list[str]()
+        if server is None:
+            return said
+        if server.running:
+            lost = server.lost_its_data
+            if lost and not self._told_of_loss:
+                said.append(f"{server.data_dir} is gone: nothing is written to it, all is lost when the store ends")
+            self._told_of_loss = lost
+        elif now >= self._retry_at.pop(_STORE, now):
+            line = f"{_STORE} was started again"
+            if server.lost_its_data:
+                line += f", without its data: {server.data_dir} was gone"
+            said.append(self._again(_STORE, now, server.start, line))
         return said
+
+    def _again(self, name: str, now: float, start: Callable[[], object], line: str) -> str:
+        try:
+            start()
+        except (AccordError, OSError) as error:
+            # The others go on; whatever is in the way may be mended meanwhile.
+            self._retry_at[name] = now + _FAILED_PAUSE_S
+            return f"{name} cannot be started, it is tried again in {_FAILED_PAUSE_S:.0f} s: {error}"
+        self._started[name] = now
+        return line
 
 
 def serve(stack: Stack) -> None:

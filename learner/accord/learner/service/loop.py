@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
 
+from ..errors import AccordError
 from ..logs import event
 from ..pair_learner import TICK_MS, Entry
 from ..store import (
@@ -102,7 +103,13 @@ class LearnerService:
                     self._opened.hang_up()
 
     def run(self) -> None:
-        """Runs until `stop`, then gives every lease back. An unreachable store is waited for."""
+        """Runs until `stop`, then gives every lease back.
+
+        A store that is out of reach is waited for; so is one that refuses what it did before.
+
+        Raises:
+            StoreError: when the store refuses the first pass for good.
+        """
         threading.Thread(target=self._hang_up, name="accord-learner-stop", daemon=True).start()
         try:
             with self._keeper.running():
@@ -115,14 +122,17 @@ class LearnerService:
                 self._ended.set()
 
     def _learn(self) -> None:
-        reached, failures = False, 0
+        reached, ever, failures = False, False, 0
         while not self._stop.is_set():
             try:
                 pause = self.cycle()
                 if not reached:
                     self.watch.store_reached()
-                reached, failures = True, 0
-            except StoreUnavailableError as error:
+                reached, ever, failures = True, True, 0
+            except StoreError as error:
+                if not isinstance(error, StoreUnavailableError) and not ever:
+                    # Wrong from the start: whoever starts it should read why at once.
+                    raise StoreError(f"store {safe_url(self.settings.redis_url)}: {error}") from error
                 # Whether the last commit happened is unknown: only the store can tell, so memory is given up.
                 if self._membership is not None:
                     self._membership.drop_all("the store is away")
@@ -173,6 +183,9 @@ class LearnerService:
         except (FenceLostError, WatermarkMovedError, VersionError, OverridesMovedError) as error:
             self.watch.commit_failed(pair_id, _REASONS[type(error)])
             self.membership.drop(pair_id, str(error))
+        except AccordError as error:
+            self.watch.pair_failed(pair_id, str(error))
+            self.membership.set_aside(pair_id)
         except Exception:  # noqa: BLE001
             # One pair that cannot be learnt must not end the others; its stream and state stay as they are.
             self.watch.pair_failed(pair_id, "")

@@ -20,7 +20,7 @@ from .watch import Step, Watcher
 OTHER = "_other"
 """Label of every pair beyond the limit; no pair id begins like this."""
 
-CAUSES = ("refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback")
+CAUSES = ("refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback", "restored")
 DETECTORS = ("jump", "residual", "deviance")
 COMMIT_FAILURES = ("fence", "watermark", "version", "overrides", "unavailable")
 

@@ -13,6 +13,7 @@ from ..counters import Counters
 from ..effects import effects, explained
 from ..errors import AccordError
 from ..logs import event
+from ..overrides import next_expiry
 from ..pair_learner import TICK_MS, Entry, PairLearner, Published, tick_of
 from ..sequences import Sequences
 from ..state_codec import Learnt, decode_learnt, encode_learnt
@@ -30,6 +31,7 @@ from ..store import (
 from .heartbeats import Heartbeats
 from .pair_time import AHEAD_MS, PairTime, after
 from .progress import Progress
+from .repair import Repair
 from .shadow import served_instead
 from .watch import Watcher
 
@@ -94,6 +96,7 @@ class PairOwner:
         self.progress = Progress(self.pair_id, self.learner)
         self.heartbeats = Heartbeats(store, self.pair_id)
         self.time = PairTime(store, lease)
+        self.repair = Repair(store, lease)
         self.committed = stored.watermark
 
     @property
@@ -134,6 +137,9 @@ class PairOwner:
         before = self.watermark
         published = self.learner.begin(clock_ms // TICK_MS) + self._advance(whole, closed)
         published += self._fall_due(closed, entries[-1][0] if entries else before)
+        if not published:
+            now_ms = max(self.time.now_ms, after(self.watermark))
+            published = self.repair.look(self.learner.learnt, now_ms + AHEAD_MS, now_ms)
         if not whole and not published:
             return 0
         learner = self.learner
@@ -162,13 +168,18 @@ class PairOwner:
             standing = self.store.settled(
                 self.record, lambda change: explained(change, effects(state, change.learnt, change.table))
             )
-            served = served_instead(published, standing, state)
+            lost = not standing.version
+            # Engines and history may know versions of coefficients that were deleted since.
+            known = self.store.newest_version(self.pair_id) if lost else 0
+            served = served_instead(published, standing, state, known)
             composed = replace(commit, publications=served.publications, revision=served.revision, learnt=served.learnt)
             try:
                 self.store.commit(self.lease, composed, self.retention)
             except OverridesMovedError as error:
                 moved = error
             else:
+                if lost and standing.overrides:
+                    self.store.note_expiry(self.pair_id, next_expiry(standing.overrides.values()))
                 return served.published
         raise moved
 

@@ -40,12 +40,14 @@ class Served:
         return [Publication(table.version, table.to_json(), why, table.published_ms) for table, why in tables]
 
 
-def served_instead(published: Sequence[Published], standing: Standing, state: PairState) -> Served:
+def served_instead(
+    published: Sequence[Published], standing: Standing, state: PairState, known_version: int = 0
+) -> Served:
     """Publications for the learner's own tables, oldest first, at least one, above what stands.
 
-    The state judges the rows that are served in place of learnt ones.
+    The state judges the rows that are served in place of learnt ones. Versions begin behind `known_version`, too.
     """
-    last_version, last_ms = standing.version, standing.published_ms
+    last_version, last_ms = max(standing.version, known_version), standing.published_ms
     last = standing.served if standing.overrides else None
     made: list[Published] = []
     table = published[-1].table

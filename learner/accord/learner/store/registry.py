@@ -55,12 +55,17 @@ class Registry(Base):
             StoreCorruptError: when the record in force cannot be read.
             StoreUnavailableError: when Redis cannot serve.
         """
-        record = PairRecord(pair, SplineBasis(knots).knots, self._run(scripts.CLOCK, [PAIRS]))
+        record = PairRecord(pair, SplineBasis(knots).knots, self.now_ms())
         self._client.hsetnx(PAIRS, pair.id, record.to_json())
         found = self.record(pair.id)
         if found is None:
             raise StoreCorruptError(f"pair {pair.id} vanished from the register")
         return found
+
+    @translated()
+    def now_ms(self) -> int:
+        """Unix ms by the clock of the node that holds the register."""
+        return int(self._run(scripts.CLOCK, [PAIRS]))
 
     @translated()
     def record(self, pair_id: str) -> PairRecord | None:

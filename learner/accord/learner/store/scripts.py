@@ -143,13 +143,14 @@ end
 redis.call('XLEN', KEYS[4])
 redis.call('XLEN', KEYS[5])
 
-redis.call('HSET', KEYS[2], 'watermark', ARGV[4], 'commit', ARGV[5], 'sequences', ARGV[8], 'counters', ARGV[9],
-  'version', ARGV[10], 'committed_ms', string.format('%.0f', now))
-if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'body', ARGV[7]) end
+-- First, as a stream whose last id is the last one that there is takes nothing: then nothing is written at all.
 for i = first, #ARGV, 5 do
   redis.call('XADD', KEYS[4], '*',
     'version', ARGV[i], 'published_ms', ARGV[i + 3], 'table', ARGV[i + 1], 'entry', ARGV[i + 4])
 end
+redis.call('HSET', KEYS[2], 'watermark', ARGV[4], 'commit', ARGV[5], 'sequences', ARGV[8], 'counters', ARGV[9],
+  'version', ARGV[10], 'committed_ms', string.format('%.0f', now))
+if ARGV[6] == '1' then redis.call('HSET', KEYS[2], 'body', ARGV[7]) end
 redis.call('XTRIM', KEYS[4], 'MAXLEN', '=', ARGV[12])
 if ARGV[18] ~= '0' then
   local oldest = now - tonumber(ARGV[18])
@@ -213,6 +214,10 @@ if version ~= ARGV[3] then return {'version', version .. ' instead of ' .. ARGV[
 redis.call('XLEN', KEYS[3])
 redis.call('XLEN', KEYS[4])
 
+-- First, as a stream whose last id is the last one that there is takes nothing.
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[14], '*',
+  'version', ARGV[6], 'published_ms', ARGV[9], 'table', ARGV[7], 'entry', ARGV[12])
+redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[15], '*', 'change', ARGV[1], 'entry', ARGV[13])
 redis.call('HSET', KEYS[2], 'revision', ARGV[4], 'change', ARGV[1], 'overrides', ARGV[5])
 redis.call('HSET', KEYS[1], 'version', ARGV[6], 'body', ARGV[7], 'etag', ARGV[8], 'published_ms', ARGV[9])
 if ARGV[10] == '' then redis.call('HDEL', KEYS[1], 'learnt') else redis.call('HSET', KEYS[1], 'learnt', ARGV[10]) end
@@ -221,9 +226,6 @@ if ARGV[11] == '' then
 else
   redis.call('HSET', KEYS[1], 'expires_ms', ARGV[11])
 end
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[14], '*',
-  'version', ARGV[6], 'published_ms', ARGV[9], 'table', ARGV[7], 'entry', ARGV[12])
-redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[15], '*', 'change', ARGV[1], 'entry', ARGV[13])
 redis.call('PUBLISH', ARGV[16], ARGV[17] .. ' ' .. ARGV[6])
 return {'ok', ARGV[4]}
 """
@@ -306,6 +308,27 @@ a tick -> how many entries were brought back to the present.
 For a stream whose newest ids lie in the future: Redis gives every later entry an id behind them. Once nothing below the
 limit is left, the stream is made anew with the same entries in the same order and ids of now. A repeated call finds
 none to move.
+"""
+
+REOPEN = (
+    _HEAD
+    + """
+local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
+if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] or redis.call('XLEN', KEYS[2]) > 0 then return 0 end
+local info, last = redis.pcall('XINFO', 'STREAM', KEYS[2]), '0-0'
+if info['err'] then return 0 end
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then last = info[i + 1] end
+end
+if tonumber(string.match(last, '^(%d+)')) < tonumber(ARGV[3]) then return 0 end
+redis.call('XSETID', KEYS[2], ARGV[4] .. '-0')
+return 1
+"""
+)
+"""KEYS lease, rounds | ARGV owner, fence, limit ms, ms of now -> 1 when the last id of an empty stream lay at or behind
+the limit and is at now; else 0, with nothing done.
+
+Whoever may append may name the last id there is, and trim the stream with the same command.
 """
 
 _READING = "#!lua flags=no-writes,allow-oom\n"

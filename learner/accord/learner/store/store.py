@@ -177,6 +177,14 @@ class Store(Registry, Leases, Operators):
         )
 
     @translated()
+    def reopen(self, lease: Lease, limit_ms: int, now_ms: int) -> bool:
+        """Takes the last id of an empty stream back to `now_ms` when it lies at or behind `limit_ms`: behind the last
+        id of all a stream takes no entry any more. Whether there was anything to do, and the lease is still good."""
+        keys = PairKeys(lease.pair_id)
+        args: list[Argument] = [lease.owner, lease.fence, whole("limit_ms", limit_ms, 1), whole("now_ms", now_ms)]
+        return bool(self._run(scripts.REOPEN, [keys.lease, keys.rounds], args))
+
+    @translated()
     def move_on(self, lease: Lease, now_ms: int, limit_ms: int, tick_ms: int, watermark: str | None = None) -> int:
         """Gives every later entry of a pair's stream an id at or behind `now_ms`; the ms behind which they lie now.
 
@@ -282,6 +290,21 @@ class Store(Registry, Leases, Operators):
             raise StoreCorruptError(f"coefficients of {pair_id}: body or etag is missing")
         tag = etag.decode(errors="replace")
         return Published(integer("version", version), body, tag, integer("published_ms", published), learnt)
+
+    @translated()
+    def is_served(self, pair_id: str) -> bool:
+        """Whether coefficients are in force."""
+        return bool(self._client.hexists(PairKeys(pair_id).coefficients, "version"))
+
+    def newest_version(self, pair_id: str) -> int:
+        """The version that was published last as far as the history tells; 0 without one."""
+        return next((entry.version for entry in self.history(pair_id, 1)), 0)
+
+    @translated()
+    def note_expiry(self, pair_id: str, expires_ms: int | None) -> None:
+        """Says when the first override in what is served ends, unix ms by the store's clock; None when none does."""
+        if expires_ms is not None:
+            self._client.hset(PairKeys(pair_id).coefficients, "expires_ms", whole("expires_ms", expires_ms))
 
     @translated()
     def history(self, pair_id: str, count: int, before: str = "+") -> list[HistoryEntry]:

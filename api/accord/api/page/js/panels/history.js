@@ -15,6 +15,7 @@ const CAUSES = {
   lifted: "an override was lifted",
   expired: "an override expired",
   rollback: "rolled back",
+  restored: "the coefficients were gone from the store, and what was learnt was published again",
 };
 
 export const historyPath = (base) => `${base}/history`;
