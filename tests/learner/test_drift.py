@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.fleet import KNOTS, Fleet, K, Traffic
-from tests.learner.strategies import few
+from tests.learner.strategies import few, seeds
 
 from accord.learner.basis import SplineBasis
-from accord.learner.drift import BLOCK_LABELS, KEPT, RING, DriftMonitor
+from accord.learner.drift import BLOCK_LABELS, KEPT, RING, DriftMonitor, explained_deviance
+from accord.learner.hierarchy import LEVEL_VARIANCE, prior_slope_variance
 from accord.learner.information import Information
 from accord.learner.pair_learner import PairLearner
 from accord.learner.pair_state import LEAST_MEMORY, MEMORY_LABELS
@@ -162,3 +163,20 @@ def history(body: bytes) -> dict[str, object]:
 
     entry: dict[str, object] = json.loads(body)
     return entry
+
+
+@given(seeds, st.integers(1, 5), st.integers(1, 4))
+def test_deviance_is_explained_as_by_the_dense_matrices(seed: int, k: int, rows: int) -> None:
+    """Scores and expectations of many blocks at once are those of each block's own dense Hessian."""
+    rng, basis = np.random.default_rng(seed), SplineBasis((0.0, 2.0))
+    f = basis.size
+    x = rng.normal(size=(rows, k, 20, f))
+    v = rng.uniform(0.05, 0.25, size=(rows, k, 20))
+    A, B, c = np.einsum("rkn,rknf,rkng->rfg", v, x, x), np.einsum("rkn,rknf->rkf", v, x), v.sum(axis=2)
+    g0, g1 = rng.normal(size=(rows, f)), rng.normal(size=(rows, k))
+    found = explained_deviance(A, B, c, g0, g1)
+    prior = np.diag(np.append(1.0 / prior_slope_variance(f), np.full(k, 1.0 / LEVEL_VARIANCE)))
+    for r in range(rows):
+        H = np.block([[A[r], B[r].T], [B[r], np.diag(c[r])]])
+        inverse, g = np.linalg.inv(H + prior), np.append(g0[r], g1[r])
+        assert found[r] == pytest.approx(g @ inverse @ g - np.trace(H @ inverse), rel=1e-8, abs=1e-8)

@@ -25,7 +25,7 @@ def scales(influence: Influence | None = None) -> Scales:
         influence = Influence(50_000.0, 20_000.0)
         influence.reserve(len(KEYS))
     w, f, k = len(KEYS), engine.basis.size, engine.k
-    return Scales(KEYS, engine.basis, np.zeros((w, f)), np.zeros((w, k)), influence, np.ones(w))
+    return Scales(KEYS, engine.basis, np.zeros((w, f)), np.zeros((w, k)), influence, lambda: np.ones(w))
 
 
 def fleet(count: int, rounds: int = 1, seed: int = 0) -> list[RoundSummary]:

@@ -32,7 +32,6 @@ import numpy.typing as npt
 from .basis import Array, SplineBasis
 from .hierarchy import LEVEL_VARIANCE, prior_slope_variance
 from .information import Information
-from .irls import Arrowhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,10 +192,11 @@ class DriftMonitor:
         return _dispersion(self.ring[row, : self.filled[row]], window)
 
     def _closed_blocks(self, curvature: Array) -> Iterator[Alarm]:
-        for row in np.flatnonzero(self.pending[:, 0] >= BLOCK_LABELS).tolist():
+        rows = np.flatnonzero(self.pending[:, 0] >= BLOCK_LABELS)
+        for row, block in zip(rows.tolist(), self._blocks(rows), strict=True):
             if self.filled[row] == RING:
                 self._halve(row)
-            self.ring[row, self.filled[row]] = self._block(row)
+            self.ring[row, self.filled[row]] = block
             self.pending[row] = 0.0
             self.filled[row] += 1
             jump = self._jump(row, curvature[row])
@@ -205,21 +205,15 @@ class DriftMonitor:
             if alarm is not None:
                 yield alarm
 
-    def _block(self, row: int) -> Array:
+    def _blocks(self, rows: npt.NDArray[np.intp]) -> Array:
+        """What is pending in some rows as blocks, [R, 4]."""
         f, k, packed = self.basis.size, self.k, self.basis.packed_size
-        sums, at = self.pending[row], 1 + packed
-        n, A, B, rest = sums[:1], sums[1:at], sums[at : at + k * f], sums[at + k * f :]
-        c, g0, g1 = rest[:k], rest[k : k + f], rest[k + f :]
-        excess = 0.0
-        if row != PAIR_ROW:
-            slope, level = 1.0 / prior_slope_variance(f), 1.0 / LEVEL_VARIANCE
-            prior = np.append(slope, np.full(k, level))
-            inverse = Arrowhead(self.basis.unpack(A) + np.diag(slope), B.reshape(k, f), c + level).inverse()
-            g = np.append(g0, g1)
-            expected = f + k - float(np.diag(inverse) @ prior)
-            excess = (float(g @ inverse @ g) - expected) / max(float(c.sum()), 1.0)
-        root = float(np.clip(np.sign(excess) * np.sqrt(abs(excess)), -LIMIT, LIMIT))
-        return np.array([g1.sum(), c.sum(), n[0], root])
+        n, A, B, c, g0, g1 = np.split(self.pending[rows], np.cumsum([1, packed, k * f, k, f]), axis=1)
+        r, v = g1.sum(axis=1), c.sum(axis=1)
+        explained = explained_deviance(self.basis.unpack(A), B.reshape(-1, k, f), c, g0, g1)
+        excess = np.where(rows == PAIR_ROW, 0.0, explained / np.maximum(v, 1.0))
+        root = np.clip(np.sign(excess) * np.sqrt(np.abs(excess)), -LIMIT, LIMIT)
+        return np.stack([r, v, n[:, 0], root], axis=1)
 
     def _jump(self, row: int, curvature: float) -> Alarm | None:
         blocks = self.ring[row, : self.filled[row]]
@@ -288,6 +282,27 @@ def residual_gradient(
     g0 -= np.einsum("wkf,wk->wf", evidence.B, intercepts)
     g1: Array = evidence.e1 - np.einsum("wkf,wf->wk", evidence.B, slopes) - evidence.c * intercepts
     return g0, g1
+
+
+def explained_deviance(A: Array, B: Array, c: Array, g0: Array, g1: Array) -> Array:
+    """g' (H + L)^-1 g less its expectation, for R arrowheads at once, [R].
+
+    Args:
+        A: [R, F, F]; B: [R, K, F]; c: [R, K], the Hessians; g0: [R, F]; g1: [R, K], the gradients.
+    """
+    slope, level = 1.0 / prior_slope_variance(A.shape[1]), 1.0 / LEVEL_VARIANCE
+    c = c + level
+    share = B / c[:, :, None]
+    top = np.linalg.inv(A + np.diag(slope) - np.einsum("rkf,rkg->rfg", B, share))
+    x0 = np.einsum("rfg,rg->rf", top, g0 - np.einsum("rkf,rk->rf", share, g1))
+    x1 = (g1 - np.einsum("rkf,rf->rk", B, x0)) / c
+    score = (g0 * x0).sum(axis=1) + (g1 * x1).sum(axis=1)
+    # E[g g'] = H, so the expectation is tr(H (H + L)^-1) = F + K - tr(L (H + L)^-1)
+    corner = (1.0 / c).sum(axis=1) + np.einsum("rkf,rfg,rkg->r", share, top, share)
+    kept = np.einsum("rff,f->r", top, slope) + level * corner
+    expected = A.shape[1] + c.shape[1] - kept
+    out: Array = score - expected
+    return out
 
 
 def check_river() -> None:

@@ -240,7 +240,9 @@ class PairState:
         self.influence.reserve(len(new))
 
     def _weighed(self, tick_ms: int, summaries: Sequence[RoundSummary]) -> Weighed:
-        scatter = np.array([self.drift.dispersion(1 + row) for row in range(len(self.keys))])
+        def scatter() -> Array:
+            return np.array([self.drift.dispersion(1 + row) for row in range(len(self.keys))])
+
         fit = self.arrays["slopes"], self.arrays["intercepts"]
         return Scales(self.keys, self.basis, *fit, self.influence, scatter).weigh(summaries, tick_ms)
 

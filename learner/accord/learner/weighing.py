@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from .drift import residual_gradient
 from .influence import MAX_ENGINES, RESIDUALS, Influence, Said, SetAside, Verdict
 from .information import Information
 from .moments import GRID, Moments
+from .outlier import LEAST_ENGINES
 from .sketch import Sketch, sketch_residuals
 from .summary import RoundSummary
 
@@ -51,7 +53,7 @@ class Scales:
         keys: workloads of the state; every summary names only these.
         basis: of the pair; slopes, intercepts: [W, F], [W, K], the fit in force.
         influence: the engines' records, which take in what is weighed.
-        scatter: [W] as `Said` has it.
+        scatter: gives [W] as `Said` has it; asked only where it matters.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Scales:
         slopes: Array,
         intercepts: Array,
         influence: Influence,
-        scatter: Array,
+        scatter: Callable[[], Array],
     ) -> None:
         self.keys, self.rows = keys, {key: row for row, key in enumerate(keys)}
         self.basis, self.slopes, self.intercepts = basis, slopes, intercepts
@@ -85,13 +87,7 @@ class Scales:
         laid = _Laid(summaries, self.rows, places, len(self.influence.engines), self.basis)
         before = int(self.influence.sketch_aside.sum())
         verdict = self.influence.judge(self._said(laid))
-        weights = verdict.weights.reshape(-1)[laid.cells]
-        for name, array in total.information.arrays().items():
-            array += laid.by_workload(getattr(laid.information, name), weights)
-        total.n += laid.by_workload(laid.moments.n, weights)
-        total.y += laid.by_workload(laid.moments.y, weights)
-        total.loss += laid.by_workload(laid.moments.loss, weights * verdict.gains.reshape(-1)[laid.cells])
-        total.labels += laid.by_workload(np.rint(laid.labels)).astype(np.int64)
+        self._add_up(laid, verdict, total)
         for sketch, items in laid.sketches():
             rows, counts = laid.rows[items], verdict.sketch_weights.reshape(-1)[laid.cells[items], None, None, None]
             total.sketch.acceptance[rows] += counts * sketch.acceptance
@@ -99,33 +95,56 @@ class Scales:
         total.aside += self._set_aside(laid, verdict)
         total.sketches_aside += int(self.influence.sketch_aside.sum()) - before
 
+    def _add_up(self, laid: _Laid, verdict: Verdict, total: Weighed) -> None:
+        weights, gains = (table.reshape(-1)[laid.cells, None] for table in (verdict.weights, verdict.gains))
+        moments, targets = laid.moments, [*total.information.arrays().values(), total.n, total.y, total.loss]
+        weighed = _flat([*laid.information.arrays().values(), moments.n, moments.y, moments.loss * gains]) * weights
+        # what is no number counts nothing, not NaN
+        weighed[weights[:, 0] == 0.0] = 0.0
+        sums = laid.by_workload.of(np.concatenate([weighed, np.rint(laid.labels)[:, None]], axis=1))
+        at = 0
+        for target in targets:
+            size = math.prod(target.shape[1:])
+            target += sums[:, at : at + size].reshape(target.shape)
+            at += size
+        total.labels += sums[:, at].astype(np.int64)
+
     def _said(self, laid: _Laid) -> Said:
         moments, information = laid.moments, laid.information
         g0, g1 = residual_gradient(information, self.basis, self.slopes[laid.rows], self.intercepts[laid.rows])
         r, v, vf = (item.sum(axis=1) for item in (g1, information.c, information.B[..., 0]))
         residuals = np.stack([r, v, g0[:, 0], vf, information.A[:, 0]], axis=1)
         counts = np.stack([laid.labels, moments.y.sum(axis=1)], axis=1)
-        shown = np.zeros((laid.engines * len(self.keys), 2 + RESIDUALS))
+        e, w = laid.engines, len(self.keys)
+        told = laid.by_engine.of(
+            np.concatenate([counts, residuals, counts * laid.later[:, None], moments.loss], axis=1)
+        )
+        labels, accepted, said, later, loss = np.split(told.reshape(e, w, -1), [1, 2, 7, 9], axis=2)
+        shown, shown_residuals = np.split(self._shown(laid).reshape(e, w, -1), [2], axis=2)
+        scatter = self.scatter() if e >= LEAST_ENGINES else np.ones(w)
+        return Said(
+            labels[..., 0], accepted[..., 0], said, loss, later, shown, shown_residuals, laid.settles, scatter
+        )  # fmt: skip
+
+    def _shown(self, laid: _Laid) -> Array:
+        """Labels, accepted ones and residuals of sketches by engine and workload, [E W, 7]."""
         found = list(laid.sketches())
+        parts = [np.zeros((0, 2 + RESIDUALS))]
         for start in range(0, len(found), SKETCHES_AT_ONCE):
             part = found[start : start + SKETCHES_AT_ONCE]
             acceptance = np.concatenate([sketch.acceptance for sketch, _ in part])
-            items = np.concatenate([at for _, at in part])
-            rows = laid.rows[items]
+            rows = np.concatenate([laid.rows[items] for _, items in part])
             told = sketch_residuals(acceptance, self.basis, self.slopes[rows], self.intercepts[rows])
             totals = [acceptance[..., channel].sum(axis=(1, 2))[:, None] for channel in (0, 1)]
-            shown += _sums(laid.cells[items], np.concatenate([*totals, told], axis=1), len(shown))
-        table = shown.reshape(laid.engines, len(self.keys), -1)
-        said = laid.by_engine(counts)
-        return Said(
-            said[..., 0], said[..., 1], laid.by_engine(residuals), laid.by_engine(moments.loss),
-            laid.by_engine(counts, laid.later), table[..., :2], table[..., 2:], laid.settles, self.scatter,
-        )  # fmt: skip
+            parts.append(np.concatenate([*totals, told], axis=1))
+        cells = [laid.cells[items] for _, items in found]
+        index = np.concatenate(cells) if cells else np.zeros(0, dtype=np.intp)
+        return _Sums(index, laid.engines * len(self.keys)).of(np.concatenate(parts))
 
     def _set_aside(self, laid: _Laid, verdict: Verdict) -> Iterator[SetAside]:
         if not verdict.aside.any():
             return
-        labels = laid.by_engine(laid.labels[:, None])[..., 0]
+        labels = laid.by_engine.of(laid.labels).reshape(verdict.aside.shape)
         for place, row in zip(*np.nonzero(verdict.aside), strict=True):
             level, slope = float(verdict.level[place, row]), float(verdict.slope[place, row])
             engine = self.influence.engines[place]
@@ -138,6 +157,7 @@ class _Laid:
     Attributes:
         rows: [N] its workload; cells: [N] engine and workload as one number; labels: [N].
         moments, information: of N items; later: [N], 1.0 behind its engine's last sketch.
+        by_workload, by_engine: sums over items, [W, ...] and [E W, ...].
         settles: [E] as `Said` has it; engines: E.
     """
 
@@ -162,21 +182,14 @@ class _Laid:
         evidence = self.moments.gradient_at(basis, slopes, intercepts, *cold)
         self.information = Information.of(self.moments, *evidence)
         self.labels: Array = self.moments.n.sum(axis=1)
+        self.by_workload = _Sums(self.rows, self.workloads)
+        self.by_engine = _Sums(self.cells, engines * self.workloads)
         last = {summary.engine: at for at, summary in enumerate(summaries) if summary.sketch is not None}
         self.settles = np.zeros(engines, dtype=np.bool_)
         for engine, at in last.items():
             self.settles[places[engine]] = summaries[at].rounds == 1
         behind = [float(at > last.get(summary.engine, at)) for at, summary in enumerate(summaries)]
         self.later = np.repeat(behind, self.sizes)
-
-    def by_workload(self, values: Array, weights: Array | None = None) -> Array:
-        """Weighed sums over items, [W, ...]."""
-        return _sums(self.rows, values, self.workloads, weights)
-
-    def by_engine(self, values: Array, weights: Array | None = None) -> Array:
-        """Weighed sums over items, [E, W, ...]."""
-        sums = _sums(self.cells, values, self.engines * self.workloads, weights)
-        return sums.reshape(self.engines, self.workloads, *values.shape[1:])
 
     def sketches(self) -> Iterator[tuple[Sketch, Index]]:
         """Every sketch, and the items that it belongs to."""
@@ -200,13 +213,27 @@ def _groups(summaries: Sequence[RoundSummary]) -> Iterator[list[RoundSummary]]:
         yield group
 
 
-def _sums(index: Index, values: Array, size: int, weights: Array | None = None) -> Array:
-    """Sums of values [N, ...] with the same index [N], times weights [N]: [size, ...]."""
-    order = np.argsort(index, kind="stable")
-    sorted_index = index[order]
-    starts = np.flatnonzero(np.diff(sorted_index, prepend=-1))
-    laid = values[order] if weights is None else values[order] * weights[order].reshape(-1, *(1,) * (values.ndim - 1))
-    out = np.zeros((size, *values.shape[1:]))
-    if len(starts):
-        out[sorted_index[starts]] = np.add.reduceat(laid, starts, axis=0)
-    return out
+class _Sums:
+    """Sums over items with the same index.
+
+    Args:
+        index: [N], each below `size`.
+    """
+
+    def __init__(self, index: Index, size: int) -> None:
+        self.size, self.order = size, np.argsort(index, kind="stable")
+        ordered = index[self.order]
+        self.starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self.places = ordered[self.starts]
+
+    def of(self, values: Array) -> Array:
+        """[N, ...] -> [size, ...]."""
+        out = np.zeros((self.size, *values.shape[1:]))
+        if len(self.starts):
+            out[self.places] = np.add.reduceat(values[self.order], self.starts, axis=0)
+        return out
+
+
+def _flat(arrays: Iterable[Array]) -> Array:
+    """Arrays [N, ...] side by side, [N, D]."""
+    return np.concatenate([array.reshape(len(array), math.prod(array.shape[1:])) for array in arrays], axis=1)
