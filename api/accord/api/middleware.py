@@ -130,7 +130,7 @@ class RequestLimitMiddleware:
                 words = f"more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them"
                 await envelope(431, "headers_too_large", words)(scope, receive, send)
                 return
-            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
                 # A proxy in front may have gone by the other one: what follows could be a request that it never saw.
                 words, close = "a body with both Content-Length and Transfer-Encoding", {"connection": "close"}
                 await envelope(400, "length_ambiguous", words, headers=close)(scope, receive, send)
