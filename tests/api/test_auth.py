@@ -21,7 +21,8 @@ from tests.api.tokens import TokenFile, bearer
 from accord.api import Settings, create_app
 from accord.api.auth import Principal, Role, TokenFileError
 from accord.api.auth.table import LEAST, UndeclaredRouteError, route_path, routes_of
-from accord.api.auth.tokens import MAX_TOKEN_BYTES, ROLES, Entry, digest_of
+from accord.api.auth.tokens import ROLES, Entry, digest_of
+from accord.learner.bounds import MAX_TOKEN_BYTES
 from accord.learner.store import Store
 
 PATH = f"/v1/pairs/{PAIR.id}/coefficients"

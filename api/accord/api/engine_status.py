@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from accord.learner.bounds import EXACT
+
 SILENT_MS = 15_000
 """An engine whose last heartbeat is older counts as silent: it beats every two seconds. The page says the same."""
-
-_EXACT = 1 << 53
 
 
 def whole(value: object) -> int | None:
@@ -14,4 +14,4 @@ def whole(value: object) -> int | None:
     >>> whole(7), whole(True), whole(-1), whole("7")
     (7, None, None, None)
     """
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _EXACT else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < EXACT else None

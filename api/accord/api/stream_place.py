@@ -8,12 +8,12 @@ from typing import Annotated
 
 from fastapi import Depends, Query
 
+from accord.learner.bounds import EXACT
 from accord.learner.errors import InvalidValue
 from accord.learner.store.records import stream_id
 
 from .errors import ValueInvalidError
 
-LATEST_MS = (1 << 53) - 1
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -44,7 +44,7 @@ def moment_ms(field: str, text: str) -> int:
     >>> moment_ms("as_of", "1970-01-01T00:00:01.5Z"), moment_ms("as_of", "1500")
     (1500, 1500)
     """
-    if text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= LATEST_MS:
+    if text.isascii() and text.isdigit() and len(text) <= 16 and int(text) < EXACT:
         return int(text)
     # An unescaped + of a query arrives as a blank.
     text = re.sub(r" (\d\d:\d\d)$", r"+\1", text)

@@ -7,6 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Self
 
+from accord.learner.bounds import MAX_TOKEN_BYTES
 from accord.learner.errors import AccordError
 
 from .settings import TOKEN_PATTERN, VARIABLES, AgentSettings
@@ -66,7 +67,7 @@ class Credentials:
         except OSError as error:
             raise CredentialError(f"{named}: {error.strerror or type(error).__name__}") from None
         if not re.fullmatch(TOKEN_PATTERN, text):
-            raise CredentialError(f"{named}: must hold one token of 1 to 4096 printable ASCII characters")
+            raise CredentialError(f"{named}: must hold one token of 1 to {MAX_TOKEN_BYTES} printable ASCII characters")
         return text
 
     def verify(self, url: str) -> bool | ssl.SSLContext:

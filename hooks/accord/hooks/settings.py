@@ -12,6 +12,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from accord.learner.basis import DEFAULT_KNOTS, SplineBasis
+from accord.learner.bounds import MAX_TOKEN_BYTES
 from accord.learner.errors import InvalidValue
 from accord.learner.store import safe_url
 from accord.learner.wire import check_engine
@@ -38,7 +39,7 @@ VARIABLES = {
 NO_KNOTS = "none"
 """ACCORD_KNOTS for the published single-slope model, because an empty variable counts as unset."""
 
-TOKEN_PATTERN = r"[\x21-\x7e]{1,4096}"
+TOKEN_PATTERN = rf"[\x21-\x7e]{{1,{MAX_TOKEN_BYTES}}}"
 
 
 class SettingError(ValueError):
@@ -80,7 +81,7 @@ class AgentSettings(BaseModel):
 
     redis_url: str | None = Field(None, description="must be redis://, rediss://, unix://, redis+sentinel:// ...")
     api_url: str | None = Field(None, description="must be http://host:port or https://host:port, a path may follow")
-    api_token: SecretStr | None = Field(None, description="must be 1 to 4096 printable ASCII characters")
+    api_token: SecretStr | None = Field(None, description=f"must be 1 to {MAX_TOKEN_BYTES} printable ASCII characters")
     api_token_file: str | None = Field(None, max_length=4096, description="must name a file that holds the token")
     api_ca_file: str | None = Field(None, max_length=4096, description="must name a PEM file of authorities")
     engine: str = Field(default_factory=default_engine, description="must be 1 to 128 of letters, digits and . _ / : -")

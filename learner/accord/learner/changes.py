@@ -82,7 +82,6 @@ class Standing:
         version, published_ms: of what is served; 0 before the first publication.
         body: what is served, None before the first publication.
         learnt_body: the learner's own newest table, None while it serves the same rows.
-        expires_ms: the earliest end of an override.
         revision: of the overrides; grows with every change of an operator.
         stored: the overrides' bytes.
 
@@ -97,7 +96,6 @@ class Standing:
     published_ms: int = 0
     body: bytes | None = None
     learnt_body: bytes | None = None
-    expires_ms: int | None = None
     revision: int = 0
     stored: bytes | None = None
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .basis import DEFAULT_KNOTS, Array, SplineBasis, sigmoid
+from .bounds import EXACT
 from .errors import InvalidValue, Reason, Refusal
 from .pair import check_k, check_pair_id
 from .workload import WorkloadKey
@@ -126,9 +127,9 @@ class CoefficientTable:
 
     def __post_init__(self) -> None:
         check_pair_id(self.pair)
-        for name, limit in (("version", 1 << 53), ("published_ms", 1 << 53)):
+        for name in ("version", "published_ms"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < EXACT:
                 raise InvalidValue(name, value, "must be a whole number >= 0")
         if len(self.workloads) > MAX_WORKLOADS:
             raise InvalidValue("workloads", len(self.workloads), f"at most {MAX_WORKLOADS} rows")

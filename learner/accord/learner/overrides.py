@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .bounds import whole
 from .coefficients import COEFFICIENT_LIMIT, MAX_WORKLOADS, Coefficients, CoefficientTable
 from .errors import InvalidValue, Reason
 from .workload import WorkloadKey
@@ -23,8 +24,6 @@ MAX_ACTOR = 120
 MAX_EXPIRES_S = 31_536_000
 """One year: a longer wish is one without an end."""
 MAX_SHIFT = COEFFICIENT_LIMIT
-
-_EXACT = 1 << 53
 
 Scope = str | None
 
@@ -95,10 +94,10 @@ class Override:
         check_text("reason", self.reason, MAX_REASON)
         check_text("actor", self.actor, MAX_ACTOR)
         for name in ("created_ms", "revision"):
-            _whole(name, getattr(self, name))
+            whole(name, getattr(self, name))
         for name in ("expires_ms", "of_version"):
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name))
+                whole(name, getattr(self, name))
         if self.shift is not None:
             check_shift(self.shift)
         whole_pair = self.kind in (Kind.FREEZE, Kind.ROLLBACK) and self.scope is None
@@ -260,8 +259,3 @@ def check_shift(value: object) -> float:
 
 def _row(values: Any) -> Coefficients | None:
     return None if values is None else Coefficients.from_dict(values)
-
-
-def _whole(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _EXACT:
-        raise InvalidValue(field, value, "must be a whole number from 0 to 2^53 - 1")

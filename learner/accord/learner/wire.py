@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .basis import Array, SplineBasis
+from .bounds import EXACT
 from .coefficients import MAX_WORKLOADS
 from .errors import InvalidValue, Reason, Refusal
 from .moments import Moments
@@ -26,7 +27,6 @@ MAX_RAW_BYTES = 48 << 20
 _PLAIN, _DEFLATED = b"\x00", b"\x01"
 TOO_LONG = b"\x02"
 """Stands, with how long it is, for a payload that is not worth reading."""
-_MAX_COUNT = 1 << 53
 _BOOT = re.compile(r"[0-9a-f]{16}")
 _ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
 
@@ -169,7 +169,7 @@ def check(summary: RoundSummary) -> None:
 
 
 def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MAX_COUNT:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < EXACT:
         raise InvalidValue(name, value, "must be a whole number >= 0")
     return value
 

@@ -11,10 +11,12 @@ from enum import StrEnum
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from accord.learner.bounds import MAX_TOKEN_BYTES
+
 from .keyring import Keyring
 from .roles import ANYBODY
 from .throttle import Throttle
-from .tokens import MAX_TOKEN_BYTES, Entry, digest_of
+from .tokens import Entry, digest_of
 
 # The alphabet of RFC 6750; whatever else stands there is no token of anybody.
 _BEARER = re.compile(rb"bearer[ ]+([A-Za-z0-9._~+/-]+=*)[ ]*", re.IGNORECASE)

@@ -21,7 +21,6 @@ from .roles import Principal, Role
 PREFIX = "accord_"
 """Lets people and secret scanners see what a string is."""
 RANDOM_BYTES = 32
-MAX_TOKEN_BYTES = 4096
 MAX_FILE_BYTES = 1 << 20
 MAX_TOKENS = 5_000
 ROLES = (Role.ENGINE, Role.VIEWER, Role.OPERATOR)

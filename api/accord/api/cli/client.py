@@ -16,6 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from accord.learner.bounds import MAX_TOKEN_BYTES
+
 from .failures import CommandError, Exit, of_status
 
 DEFAULT_URL = "http://127.0.0.1:8790"
@@ -25,7 +27,6 @@ STREAM_SILENCE_S = 30.0
 
 MAX_ANSWER_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 10
-MAX_TOKEN_BYTES = 4096
 
 
 @dataclass(frozen=True)

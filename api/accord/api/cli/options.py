@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from ..bounds import MAX_PAGE
 from .client import DEFAULT_URL, Api, read_token, segment
 from .failures import CommandError, Exit
 
 COMPLETION_TIMEOUT_S = 1.0
-PAGE = 1000
 MAX_PAIRS = 100_000
 
 
@@ -73,7 +73,7 @@ def resolve(api: Api, text: str) -> str:
     found: list[str] = []
     after: str | None = None
     while len(found) < MAX_PAIRS:
-        page = api.get("/v1/pairs", limit=PAGE, after=after).body
+        page = api.get("/v1/pairs", limit=MAX_PAGE, after=after).body
         found += [item["id"] for item in page["pairs"]]
         if (after := page["next"]) is None:
             break

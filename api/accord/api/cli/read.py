@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from ..bounds import MAX_PAGE
 from ..engine_status import SILENT_MS
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, Workload, WorkloadArg, connect, resolve, scope_path
 from .output import NONE, cell, console, emit_json, say, span, table, when
 
-MAX_LIMIT = 1000
-
-Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_LIMIT, help="How many, newest first.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_PAGE, help="How many, newest first.")]
 
 
 def pairs(url: Url = DEFAULT, token_file: TokenFile = None, json: AsJson = False) -> None:
@@ -22,7 +21,7 @@ def pairs(url: Url = DEFAULT, token_file: TokenFile = None, json: AsJson = False
         items: list[dict[str, Any]] = []
         after: str | None = None
         while True:
-            page = api.get("/v1/pairs", limit=MAX_LIMIT, after=after).body
+            page = api.get("/v1/pairs", limit=MAX_PAGE, after=after).body
             items += page["pairs"]
             if (after := page["next"]) is None:
                 break

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from accord.learner.causes import CAUSES
+
 from .basic import Number
 from .overrides import OverrideView
 
@@ -16,7 +18,7 @@ class HistoryItem(BaseModel):
     id: str = Field(description="Place in the history; what `before` takes")
     version: int
     published_ms: int
-    cause: str = Field(description="refit, drift, returned, carried, override, lifted, expired, rollback or restored")
+    cause: str = Field(description=f"{', '.join(CAUSES[:-1])} or {CAUSES[-1]}")
     scope: str | None = Field(None, description="Of an operator's change: the workload, null for the whole pair")
     moved: dict[str, Number] = Field({}, description="Workload to the largest change of a predicted probability")
     held: dict[str, Any] = Field({}, description="Workload to why the guard kept its older row")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from accord.learner.basis import MAX_KNOTS
+from accord.learner.bounds import EXACT
 from accord.learner.coefficients import COEFFICIENT_LIMIT, MAX_REQUEST_VARIANCE
 from accord.learner.overrides import MAX_ACTOR, MAX_EXPIRES_S, MAX_REASON, MAX_SHIFT
 from accord.learner.pair import MAX_K
@@ -73,7 +74,7 @@ class PutRollback(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    version: int = Field(ge=0, lt=1 << 53, description="The version whose rows return; 0 is the cold start")
+    version: int = Field(ge=0, lt=EXACT, description="The version whose rows return; 0 is the cold start")
     reason: Reason
     actor: Actor | None = None
     hold: bool = Field(True, description="Keep the rows until lifted; otherwise the next version replaces them")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from accord.learner.store.errors import StoreCorruptError
 
+from ..bounds import MAX_PAGE
 from ..errors import PairUnknownError, responses
 from ..models import AuditItem, AuditPage
 from ..services import PairId, UseServices
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/v1", tags=["audit"])
 async def audit(
     pair: PairId,
     services: UseServices,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Entries a page")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Entries a page")] = 50,
     before: Before = None,
 ) -> AuditPage:
     """Every change of an operator and every override that ended by itself, newest first."""

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.types import Receive
 
+from accord.learner.bounds import EXACT
+
 from ..errors import ValueInvalidError, responses
 from ..etag import IfNoneMatch
 from ..models import CoefficientTableView
@@ -57,7 +59,7 @@ async def coefficients(
         ),
     ] = 0.0,
     version: Annotated[
-        int | None, Query(ge=0, lt=1 << 53, description="A past version; answered at once, whatever `wait` says")
+        int | None, Query(ge=0, lt=EXACT, description="A past version; answered at once, whatever `wait` says")
     ] = None,
     as_of: Annotated[
         str | None,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from accord.learner.costs import CostCurve
 
+from ..bounds import MAX_PAGE
 from ..engine_costs import Reported, reported
 from ..errors import PairUnknownError, responses
 from ..models import Costs, DeadSpot, EngineCostTables, RefusedCosts
@@ -20,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["advice"])
 async def costs(
     pair: PairId,
     services: UseServices,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Engines a page")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Engines a page")] = 100,
     after: Annotated[str, Query(max_length=256, description="The last engine of the page before")] = "",
 ) -> Costs:
     """Cost tables of the engines that have them, with their dead spots in plain words.

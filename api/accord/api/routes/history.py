@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import ValidationError
 
+from accord.learner.causes import Cause
+
 from .. import boots
+from ..bounds import MAX_PAGE
 from ..errors import PairUnknownError, responses
 from ..models import HistoryItem, HistoryPage
 from ..services import PairId, UseServices, WorkloadFilter
@@ -17,14 +20,12 @@ from ..trail import Past
 
 router = APIRouter(prefix="/v1", tags=["history"])
 
-Cause = Literal["refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback", "restored"]
-
 
 @router.get("/pairs/{pair}/history", responses=responses(404, 503))
 async def history(
     pair: PairId,
     services: UseServices,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Entries a page")] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Entries a page")] = 50,
     before: Before = None,
     workload: WorkloadFilter = None,
     cause: Annotated[Cause | None, Query(description="Only versions with this cause")] = None,

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from accord.learner.store.records import PairRecord
 
 from .. import boots
+from ..bounds import MAX_PAGE
 from ..engine_status import whole
 from ..errors import PairUnknownError, responses
 from ..models import Engine, Identity, Lag, OverrideView, PairDetail, PairItem, PairList
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/v1", tags=["pairs"])
 @router.get("/pairs", responses=responses(503))
 async def pairs(
     services: UseServices,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Pairs a page")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Pairs a page")] = 100,
     after: Annotated[str, Query(max_length=128, description="The last id of the page before")] = "",
 ) -> PairList:
     """Every registered pair, in the order of their ids."""

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
+from ..causes import CAUSES
 from ..errors import Reason
 from ..refit import FitStatus
 from .journal import grown
@@ -20,7 +21,6 @@ from .watch import Step, Watcher
 OTHER = "_other"
 """Label of every pair beyond the limit; no pair id begins like this."""
 
-CAUSES = ("refit", "drift", "returned", "carried", "override", "lifted", "expired", "rollback", "restored")
 DETECTORS = ("jump", "residual", "deviance")
 COMMIT_FAILURES = ("fence", "watermark", "version", "overrides", "unavailable")
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from redis.exceptions import NoScriptError
 
+from ..bounds import whole
 from . import scripts
 from .base import Argument, Base
 from .errors import translated
 from .keys import PairKeys
-from .records import Lease, LeaseInfo, name, whole
+from .records import Lease, LeaseInfo, name
 
 
 class Leases(Base):

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..bounds import whole
 from ..changes import Change, Standing, lapse
 from ..errors import InvalidValue, Refusal
 from ..overrides import compose
@@ -16,7 +17,7 @@ from . import scripts
 from .base import Argument, Base, Command, integer
 from .errors import OverridesMovedError, StoreCorruptError, StoreError, VersionError, translated
 from .keys import CHANGES, PairKeys
-from .records import AuditEntry, PairRecord, Publication, stream_id, whole
+from .records import AuditEntry, PairRecord, Publication, stream_id
 
 MAX_AUDIT = 10_000
 """About how many changes of a pair are kept."""
@@ -40,7 +41,7 @@ def read_standing(record: PairRecord, reply: Sequence[bytes | None]) -> Standing
     Raises:
         StoreCorruptError: when it is not what accord writes.
     """
-    now, version, body, published_ms, learnt, expires_ms, revision, stored = reply
+    now, version, body, published_ms, learnt, revision, stored = reply
     found = Standing(
         pair_id=record.pair.id,
         k=record.pair.k,
@@ -50,7 +51,6 @@ def read_standing(record: PairRecord, reply: Sequence[bytes | None]) -> Standing
         published_ms=integer("published_ms", published_ms),
         body=body,
         learnt_body=learnt,
-        expires_ms=None if expires_ms is None else integer("expires_ms", expires_ms),
         revision=integer("revision", revision),
         stored=stored,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..basis import SplineBasis
+from ..bounds import whole
 from ..errors import InvalidValue
 from ..pair import Pair
 
@@ -18,7 +19,6 @@ ZERO_ID = "0-0"
 
 _STREAM_ID = re.compile(r"(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,19})")
 _MAX_PART = (1 << 64) - 1
-_EXACT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,6 @@ def next_id(text: str) -> str:
     """
     ms, seq = stream_id("id", text)
     return f"{ms}-{seq + 1}" if seq < _MAX_PART else f"{ms + 1}-0"
-
-
-def whole(field: str, value: Any, least: int = 0) -> int:
-    """A whole number from `least` to 2^53 - 1, where Lua counts exactly, or InvalidValue."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _EXACT:
-        raise InvalidValue(field, value, f"must be a whole number from {least} to 2^53 - 1")
-    return value
 
 
 def name(field: str, value: object) -> str:

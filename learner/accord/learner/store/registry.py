@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..basis import SplineBasis
+from ..bounds import whole
 from ..errors import InvalidValue
 from ..logs import event
 from ..pair import Pair, check_pair_id
@@ -15,7 +16,7 @@ from . import scripts
 from .base import Argument, Base, Command
 from .errors import StoreCorruptError, translated
 from .keys import LEARNERS, PAIRS, PairKeys
-from .records import PairRecord, name, whole
+from .records import PairRecord, name
 
 log = logging.getLogger(__name__)
 

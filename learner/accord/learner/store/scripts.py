@@ -186,13 +186,13 @@ STANDING = (
     _HEAD
     + _NOW
     + """
-local c = redis.call('HMGET', KEYS[1], 'version', 'body', 'published_ms', 'learnt', 'expires_ms')
+local c = redis.call('HMGET', KEYS[1], 'version', 'body', 'published_ms', 'learnt')
 local o = redis.call('HMGET', KEYS[2], 'revision', 'overrides')
-return {string.format('%.0f', now_ms()), c[1], c[2], c[3], c[4], c[5], o[1], o[2]}
+return {string.format('%.0f', now_ms()), c[1], c[2], c[3], c[4], o[1], o[2]}
 """
 )
 """KEYS coefficients, overrides | ARGV none
--> {unix ms, version, body, published_ms, learnt, expires_ms, revision, overrides}, nil for each that is absent.
+-> {unix ms, version, body, published_ms, learnt, revision, overrides}, nil for each that is absent.
 """
 
 APPLY = (

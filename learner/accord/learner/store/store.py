@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from redis.exceptions import NoScriptError
 
+from ..bounds import whole
 from ..errors import InvalidValue
 from ..wire import MAX_WIRE_BYTES, TOO_LONG
 from . import scripts
@@ -34,7 +35,6 @@ from .records import (
     StoredState,
     next_id,
     stream_id,
-    whole,
 )
 from .registry import Registry
 
