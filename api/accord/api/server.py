@@ -11,11 +11,13 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from accord.learner.errors import AccordError
+from accord.learner.service.journal import Throttle
 
 from .logs import event
 from .patience import PatientProtocol
@@ -24,6 +26,10 @@ from .settings import Settings
 DRAIN_S = 1
 """How long answers may take to reach clients after the stop; whoever reads slower is cut off."""
 BACKLOG = 4096
+ACCEPTED_AT_ONCE = 128
+"""Connections that the event loop takes in one go; without descriptors it complains as often, every second."""
+NO_FILES = "socket.accept() out of system resource"
+"""How asyncio says so."""
 SPARE_FILES = 512
 
 
@@ -127,7 +133,7 @@ class Server(uvicorn.Server):
                 http=PatientProtocol,
                 ssl_certfile=None if tls is None else tls[0],
                 ssl_keyfile=None if tls is None else tls[1],
-                backlog=BACKLOG,
+                backlog=ACCEPTED_AT_ONCE,
                 # Longer than the longest wait of load balancers in front, as they reuse connections.
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=DRAIN_S,
@@ -138,7 +144,11 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts to listen, and says so."""
+        asyncio.get_running_loop().set_exception_handler(_tell)
         await super().startup(sockets)
+        for sock in sockets or ():
+            # The loop has set the length of the queue to what it accepts at once.
+            sock.listen(BACKLOG)
         if self.started:
             self._on_listen()
 
@@ -189,6 +199,17 @@ def allow_waiters(settings: Settings) -> Settings:
     fewer = {"max_waiters": min(settings.max_waiters, left - streams), "max_streams": streams}
     event("few file descriptors", level=logging.WARNING, granted=granted, wanted=wanted, **fewer)
     return settings.model_copy(update=fewer)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Whoever opens connections must not fill the log with them: one line a minute when no descriptor is left."""
+    if context.get("message") != NO_FILES:
+        loop.default_exception_handler(context)
+    elif count := _complaints.count(NO_FILES):
+        event("no file descriptors left", level=logging.ERROR, reason=str(context.get("exception")), count=count)
+
+
+_complaints = Throttle()
 
 
 def _not_cancelled(record: logging.LogRecord) -> bool:
