@@ -18,6 +18,7 @@ from accord.learner.store import Store
 from accord.learner.summary import RoundSummary
 from accord.learner.wire import Expected, decode
 
+from .difference import differences
 from .faults import Event
 from .ledger import Account
 
@@ -59,7 +60,10 @@ class Verdict:
         stored = store.load(pair.id)
         learner = PairLearner(Learnt.new(pair.id, pair.k, KNOTS))
         published = learner.advance(entries, 1 << 50)
-        self._check(stored.body == encode_learnt(learner.learnt), f"{pair.id}: the state is not the fault-free run's")
+        body = encode_learnt(learner.learnt)
+        if stored.body != body:
+            where = differences(stored.body, body)
+            self.faults.append(f"{pair.id}: the state is not the fault-free run's: {where}")
         self._check(stored.sequences == learner.sequences.encode(), f"{pair.id}: sequences differ")
         served = store.coefficients(pair.id)
         same = served is not None and published and served.body == published[-1].table.to_json()
