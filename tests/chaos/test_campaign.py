@@ -20,9 +20,5 @@ def test_every_label_is_learnt_or_lost_for_a_reason(kind: str, tmp_path: Path) -
     pairs = 3 if kind == "cluster" else 2
     report = run(kind, seed, 0.0, tmp_path, Size(engines=6, processes=2, pairs=pairs, pace=0.15))
     print("\n".join(report.lines()))
-    # Once, with a clock that jumped, the state was not a calm run's; docs/reliability.md says what is known. Such a
-    # difference is printed above, and fails the long form.
-    jumped = kind == "standalone"
-    faults = [fault for fault in report.verdict.faults if not (jumped and fault.endswith("not the fault-free run's"))]
-    assert faults == []
+    assert report.verdict.faults == []
     assert report.verdict.learnt > 10_000

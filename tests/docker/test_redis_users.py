@@ -300,7 +300,7 @@ def test_a_learner_with_the_rights_of_before_learns_by_the_clock(stack: Deployed
         assert lease is not None
         store.append("older-0", b"x", entry_id="1000-0")
         time = PairTime(store, lease)
-        assert time.complete(5_000, "1000-0", None, True) == 5_000
+        assert time.complete(5_000, "1000-0", 0, None, True) == 5_000
         assert time.move_on(9_000) == 0
     stack.admin.delete(*PairKeys("older-0").all())
     stack.admin.execute_command("ACL", "DELUSER", "older")

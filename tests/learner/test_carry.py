@@ -95,6 +95,25 @@ def test_a_new_pair_is_served_the_nearest_prior_only_when_allowed(store: Store) 
     assert Publication(1, published.body, entry.entry, 6_000).etag == published.etag
 
 
+def test_a_prior_carried_by_a_clock_that_is_ahead_holds_no_publication_up(store: Store) -> None:
+    """It is published as of an hour ahead; then the pair's time goes on from there, not an hour later."""
+    old = replace(NEW, k=3)
+    record = store.register(old, KNOTS)
+    lease = store.acquire(old.id, "test", 60_000)
+    assert lease is not None
+    owner = PairOwner(store, record, lease)
+    assert owner.step([("1000-0", encode(Engine(1, pair=old.id, requests=40).round(60)))], 5_000, 10)
+    new = store.register(NEW, KNOTS)
+    lease = store.acquire(NEW.id, "test", 60_000)
+    assert lease is not None
+    fresh, now = PairOwner(store, new, lease, carry=True), store.clock_ms(NEW.id)
+    assert fresh.step([], now + 3_600_000, 10) == 1
+    store.append(NEW.id, encode(Engine(2, k=NEW.k, pair=NEW.id, requests=40).round(300)), entry_id=f"{now}-0")
+    published = sum(fresh.step(store.read(NEW.id, fresh.watermark, 10), now + turn * 250, 10) for turn in range(1, 12))
+    assert published == 1
+    assert not fresh.learner.learnt.due
+
+
 def test_what_an_operator_pinned_is_not_carried(store: Store) -> None:
     """A new pair starts from what was learnt of the nearest one, not from what somebody put over it."""
     old = replace(NEW, k=3)

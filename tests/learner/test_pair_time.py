@@ -7,10 +7,11 @@ from tests.learner.strategies import Engine
 
 from accord.learner.counters import Counters
 from accord.learner.pair import DraftSampling, Method, Pair
-from accord.learner.pair_learner import TICK_MS, PairLearner
+from accord.learner.pair_learner import TICK_MS, PairLearner, tick_of
 from accord.learner.service.owner import PairOwner
 from accord.learner.state_codec import Learnt, encode_learnt
 from accord.learner.store import Lease, PairRecord, Store, stream_id
+from accord.learner.store.store import AHEAD_ENTRIES
 from accord.learner.wire import encode
 
 KNOTS = (0.0, 2.0)
@@ -133,8 +134,47 @@ def test_only_the_owner_moves_the_last_id(store: Store, lease: Lease) -> None:
     assert store.move_on(lease, 6000, 9000, TICK_MS) == 6000
     assert store.move_on(lease, 6000, 9000, TICK_MS) == 6000
     assert store.move_on(lease, 5000, 6000, TICK_MS) == 5000
-    assert store.move_on(lease, 5000, 6000, TICK_MS, "4000-0") == 0
+    assert store.move_on(lease, 5000, 6000, TICK_MS, "5000-0") == 0
     assert [key for key, _ in store.read(PAIR.id, "0-0", 10)] == ["5000-0"]
+
+
+def test_late_entries_beside_one_from_the_future_all_get_new_ids(store: Store, lease: Lease) -> None:
+    """What waits behind the watermark keeps its order in ticks of its own; too many for one step stay as they are."""
+    minute = store.clock_ms(PAIR.id) // TICK_MS * TICK_MS + 60_000
+    for number in range(450):
+        store.append(PAIR.id, str(number).encode(), entry_id=f"{minute}-{number}")
+    store.append(PAIR.id, b"450", entry_id="4102444800000-0")
+    last = store.move_on(lease, minute + TICK_MS, minute + 5_000, TICK_MS, f"{minute}-9")
+    found = store.read(PAIR.id, "0-0", 1_000)
+    assert [int(body) for _, body in found] == list(range(10, 451))
+    places = [stream_id("id", key)[0] for key, _ in found]
+    assert (places[0], places[-1], max(places.count(place) for place in places)) == (minute + TICK_MS, last, 200)
+    for number in range(AHEAD_ENTRIES + 1 - len(found)):
+        store.append(PAIR.id, b"x", entry_id=f"4102444800000-{number}")
+    assert store.move_on(lease, last, last + 5_000, TICK_MS, f"{minute}-9") == 0
+    assert store.read(PAIR.id, "0-0", 441) == found
+
+
+def test_nothing_is_concluded_beside_entries_that_are_brought_back(store: Store, lease: Lease) -> None:
+    """Many entries from the future get ids of ticks that are over by the clock; a publication that is due waits."""
+    engine, base = Engine(1, pair=PAIR.id), store.clock_ms(PAIR.id) // TICK_MS * TICK_MS + 60_000
+    owner, bodies = owner_of(store, lease), [encode(engine.round(steps)) for steps in (2, 300, *[2] * 450)]
+    for turn in range(2):
+        store.append(PAIR.id, bodies[turn], entry_id=f"{base + turn * TICK_MS}-0")
+        cycle(store, owner, base + (turn + 1) * TICK_MS)
+    due = owner.learner.idle_until_tick
+    assert due is not None
+    for number, body in enumerate(bodies[2:]):
+        store.append(PAIR.id, body, entry_id=f"{base + HOUR_MS}-{number}")
+    cycle(store, owner, (due + 2) * TICK_MS)
+    entries = [(f"{base + turn * TICK_MS}-0", bodies[turn]) for turn in range(2)] + store.read(PAIR.id, "0-0", 2_000)
+    assert [body for _, body in entries] == bodies
+    assert tick_of(entries[2][0]) <= due
+    for turn in range(3, 20):
+        owner.step(store.read(PAIR.id, owner.watermark, 2_000), (due + turn) * TICK_MS, 2_000)
+    fresh = PairLearner(Learnt.new(PAIR.id, PAIR.k, KNOTS))
+    fresh.advance(entries, 1 << 50)
+    assert store.load(PAIR.id).body == encode_learnt(fresh.learnt)
 
 
 def test_entries_from_the_future_come_back_behind_a_moved_id(store: Store, lease: Lease) -> None:

@@ -29,7 +29,7 @@ from ..store import (
     stream_id,
 )
 from .heartbeats import Heartbeats
-from .pair_time import AHEAD_MS, PairTime, after
+from .pair_time import AHEAD_MS, PairTime, settled
 from .progress import Progress
 from .repair import Repair
 from .shadow import served_instead
@@ -104,6 +104,11 @@ class PairOwner:
         """Id of the last entry that is learnt."""
         return self.learner.watermark
 
+    @property
+    def _earliest_ms(self) -> int:
+        """The first millisecond in which an entry may be given an id."""
+        return max(self.time.reached_ms, settled(self.watermark, self.learner.learnt.served.published_ms))
+
     def rewound(self, committed: str) -> bool:
         """Counts it when the state that was loaded is older than what the store had acknowledged."""
         if stream_id("watermark", self.watermark) >= stream_id("committed", committed):
@@ -130,15 +135,19 @@ class PairOwner:
             StoreUnavailableError: the commit may or may not have happened; drop this owner and load again.
         """
         self.progress.begin()
-        first = entries[0][0] if entries else None
-        clock_ms = self.time.complete(clock_ms, self.watermark, first, self.learner.learnt.due)
-        self._keep_to_the_present(entries)
+        first, learnt = entries[0][0] if entries else None, self.learner.learnt
+        clock_ms = self.time.complete(clock_ms, self.watermark, learnt.served.published_ms, first, learnt.due)
+        if self._kept_to_the_present(entries):
+            # Their new ids may lie in ticks that are over by the clock: nothing is concluded before they are read.
+            return 0
         whole, closed = self._whole_ticks(entries, clock_ms // TICK_MS, read_count)
         before = self.watermark
-        published = self.learner.begin(clock_ms // TICK_MS) + self._advance(whole, closed)
+        # As of before anything that waits, or what waits would come where something is settled.
+        opening = min([clock_ms // TICK_MS, *(tick_of(entry[0]) for entry in entries[:1])])
+        published = self.learner.begin(opening) + self._advance(whole, closed)
         published += self._fall_due(closed, entries[-1][0] if entries else before)
         if not published:
-            now_ms = max(self.time.now_ms, after(self.watermark))
+            now_ms = max(self.time.now_ms, self._earliest_ms)
             published = self.repair.look(self.learner.learnt, now_ms + AHEAD_MS, now_ms)
         if not whole and not published:
             return 0
@@ -226,15 +235,20 @@ class PairOwner:
         self.progress.advanced(found)
         return found
 
-    def _keep_to_the_present(self, entries: list[Entry]) -> None:
-        """Redis gives no id below the newest one, so a single id in the future would hold up all that follow."""
+    def _kept_to_the_present(self, entries: list[Entry]) -> bool:
+        """Redis gives no id below the newest one, so a single id in the future would hold up all that follow.
+
+        Returns whether all that waits lay in the future. It has other ids then, none of which lies where something is
+        settled; also when the store, asked again after its answer was lost, finds nothing to move any more.
+        """
         limit_ms = self.time.now_ms + AHEAD_MS
-        if entries and stream_id("entry", entries[-1][0])[0] >= limit_ms:
-            earliest_ms = max(self.time.reached_ms, after(self.watermark))
-            moved = self.store.bring_back(self.lease, limit_ms, self.time.now_ms, earliest_ms, TICK_MS)
-            if moved:
-                why = "their ids lay in the future"
-                event(log, "entries brought back", level=logging.WARNING, pair=self.pair_id, count=moved, reason=why)
+        if not entries or stream_id("entry", entries[0][0])[0] < limit_ms:
+            return False
+        moved = self.store.bring_back(self.lease, limit_ms, self.time.now_ms, self._earliest_ms, TICK_MS)
+        if moved:
+            why = "their ids lay in the future"
+            event(log, "entries brought back", level=logging.WARNING, pair=self.pair_id, count=moved, reason=why)
+        return True
 
     def _carried(self, fresh: Learnt, record: PairRecord) -> Learnt:
         known = {pair_id: (other.pair, other.knots) for pair_id, other in self.store.pairs().items()}

@@ -24,8 +24,8 @@ class PairTime:
     moment in what is now the future, and a learner that waits for the clock would wait as long as the jump was: nothing
     would be learnt, and the stream would overflow. So the pair's time goes on from its newest entry, at the clock's
     pace, and with every tick the owner moves the stream's last id up to it: what arrives then gets ids of that tick.
-    What arrived before, in a tick that is learnt already, is moved along. A tick stays a matter of ids alone, which is
-    why the state is still a function of the stream.
+    What arrived before, in a tick that is learnt already or from whose silence a publication was made, is moved along.
+    A tick stays a matter of ids alone, which is why the state is still a function of the stream.
 
     Args:
         store: where the pair lives.
@@ -42,30 +42,33 @@ class PairTime:
         self.now_ms = self.behind_ms = self.reached_ms = 0
         self._told = False
 
-    def complete(self, clock_ms: int, watermark: str, first: str | None, due: bool) -> int:
+    def complete(self, clock_ms: int, watermark: str, published_ms: int, first: str | None, due: bool) -> int:
         """The time, in unix milliseconds, before which every entry was read.
 
         Args:
             clock_ms: by the store's clock, read before the entries were.
             watermark: id of the last entry that is learnt.
+            published_ms: as of when the last publication was made.
             first: id of the first entry that waits, None without any.
             due: whether a publication waits. Without one, and without entries, time stands still.
         """
-        learnt_ms = stream_id("watermark", watermark)[0]
-        late = first is not None and tick_of(first) <= tick_of(watermark)
-        newest_ms = max(learnt_ms, self.reached_ms)
+        learnt_ms, settled_ms = stream_id("watermark", watermark)[0], settled(watermark, published_ms)
+        late = first is not None and stream_id("entry", first)[0] < settled_ms
+        newest_ms = max(learnt_ms, published_ms, self.reached_ms)
         if newest_ms - clock_ms < BACK_MS and not late:
             self.behind_ms = self.reached_ms = 0
             self.now_ms = clock_ms
             return clock_ms
         self._notice(clock_ms, newest_ms)
         before_ms = self.reached_ms
-        if first is not None or due:
-            self._move(max(self.now_ms, after(watermark)) if late else self.now_ms, watermark, late)
         if late:
-            # Either they have new ids now, or none can be given for an id of the future: then they are learnt where
-            # they are, as a tick that is split, so that nothing waits for ever.
-            return learnt_ms if self.reached_ms > before_ms else after(watermark)
+            moved_ms = self.move_on(max(tick_start(self.now_ms), settled_ms), watermark)
+            self.reached_ms = max(moved_ms, before_ms)
+            # Either they have new ids now, or none can be given: then they are learnt where they are, as a tick that is
+            # split, so that nothing waits for ever.
+            return learnt_ms if moved_ms else settled_ms
+        if (first is not None or due) and tick_start(self.now_ms) > newest_ms:
+            self.reached_ms = self.move_on(tick_start(self.now_ms)) or before_ms
         # What was read before the last id moved may lack what came between the two: it counts from the next step on.
         return max(before_ms, clock_ms)
 
@@ -80,11 +83,6 @@ class PairTime:
                 event(log, "store's clock went back", level=logging.WARNING, pair=self._lease.pair_id, behind_s=seconds)
         self.now_ms = clock_ms + self.behind_ms
 
-    def _move(self, to_ms: int, watermark: str, late: bool) -> None:
-        tick_ms = to_ms // TICK_MS * TICK_MS
-        if late or tick_ms > max(self.reached_ms, stream_id("watermark", watermark)[0]):
-            self.reached_ms = self.move_on(tick_ms, watermark if late else None) or self.reached_ms
-
     def move_on(self, to_ms: int, watermark: str | None = None) -> int:
         """`Store.move_on`; 0 also when this learner has no right to move ids: then the clock is all there is."""
         try:
@@ -98,10 +96,17 @@ class PairTime:
             return 0
 
 
-def after(watermark: str) -> int:
-    """The first millisecond of the tick behind that of an id.
+def settled(watermark: str, published_ms: int) -> int:
+    """The first millisecond into which an entry may still come, in milliseconds of ids.
 
-    >>> after("1700000000251-3")
-    1700000000500
+    Before it lie ticks that were learnt, and ticks without entries as of which something was published.
+
+    >>> settled("1700000000251-3", 0), settled("1700000000251-3", 1700000001250)
+    (1700000000500, 1700000001250)
     """
-    return (tick_of(watermark) + 1) * TICK_MS
+    return max((tick_of(watermark) + 1) * TICK_MS, published_ms)
+
+
+def tick_start(ms: int) -> int:
+    """The first millisecond of the tick of a time."""
+    return ms // TICK_MS * TICK_MS

@@ -439,7 +439,18 @@ if ARGV[5] == '' then
   redis.call('XSETID', KEYS[2], ARGV[3] .. '-0')
   return target
 end
-if ms >= limit then return 0 end
+if ms >= limit then
+  local most, per = tonumber(ARGV[8]), tonumber(ARGV[7])
+  local waiting = redis.call('XRANGE', KEYS[2], '(' .. ARGV[5], '+', 'COUNT', most + 1)
+  if #waiting == 0 or #waiting > most then return 0 end
+  redis.call('DEL', KEYS[2])
+  ms = target
+  for i, entry in ipairs(waiting) do
+    ms = target + math.floor((i - 1) / per) * tick
+    redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', unpack(entry[2]))
+  end
+  return ms
+end
 if ms >= target then target = (math.floor(ms / tick) + 1) * tick end
 local behind, moved = '(' .. string.format('%.0f', target) .. '-0', false
 while true do
@@ -454,11 +465,12 @@ while true do
 end
 """
 )
-"""KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick, most entries of a tick -> where
-later entries' ids begin now, in ms: at the given one, or where the last id is already.
+"""KEYS lease, rounds | ARGV owner, fence, ms, limit ms, watermark or '', ms of a tick, most entries of a tick, most
+entries beside an id beyond the limit -> where later entries' ids begin now, in ms: at the given one, or where the last
+id is already.
 
 For a store whose clock went back: Redis gives later entries ids behind the last one, also when that lies beyond the
 limit and was given by nobody's clock. With a watermark, what waits behind it gets new ids too, in order, of ticks of
-its own; not when the last id lies beyond the limit. 0, and nothing is done, then, when the lease has passed on, or
-without a stream.
+its own: all of it, in a stream that is made anew, when the last id lies beyond the limit. 0, and nothing is done, when
+too many wait beside such an id, when the lease has passed on, or without a stream.
 """

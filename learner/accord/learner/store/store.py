@@ -188,8 +188,8 @@ class Store(Registry, Leases, Operators):
     def move_on(self, lease: Lease, now_ms: int, limit_ms: int, tick_ms: int, watermark: str | None = None) -> int:
         """Gives every later entry of a pair's stream an id at or behind `now_ms`; the ms behind which they lie now.
 
-        0, with nothing done, when the lease has passed on, there is no stream, or entries that are to get new ids wait
-        beside an id beyond the limit.
+        0, with nothing done, when the lease has passed on, there is no stream, or more than AHEAD_ENTRIES entries that
+        are to get new ids wait beside an id beyond the limit.
 
         Args:
             lease: of the owner.
@@ -202,7 +202,7 @@ class Store(Registry, Leases, Operators):
         args: list[Argument] = [lease.owner, lease.fence, whole("now_ms", now_ms, 1), whole("limit_ms", limit_ms, 1)]
         if watermark is not None:
             stream_id("watermark", watermark)
-        args += [watermark or "", whole("tick_ms", tick_ms, 1), MOST_OF_A_TICK]
+        args += [watermark or "", whole("tick_ms", tick_ms, 1), MOST_OF_A_TICK, AHEAD_ENTRIES]
         return int(self._run(scripts.MOVE_ON, [keys.lease, keys.rounds], args))
 
     @translated()
