@@ -19,11 +19,14 @@ from tests.learner.strategies import Engine
 from tests.proxy import TcpProxy
 
 from accord.api import Settings
-from accord.api.engine_status import SILENT_MS
-from accord.api.metrics import fleet
+from accord.api.engine_status import SILENT_MS, STATES
+from accord.api.metrics import fleet_cache
+from accord.api.metrics.engines import judge_engines
 from accord.api.metrics.families import ENGINE_STATES, FleetCollector
-from accord.api.metrics.fleet import FleetCache, Snapshot, judge_engines
+from accord.api.metrics.fleet import FEW_BYTES, FEW_ENGINES
+from accord.api.metrics.fleet_cache import FleetCache
 from accord.api.metrics.requests import RequestMetrics
+from accord.api.metrics.snapshot import Seen, Snapshot, Workload
 from accord.hooks.standing import State
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.pair import DraftSampling, Method, Pair
@@ -37,8 +40,8 @@ Samples = Mapping[str, float]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scrape reads anew."""
-    monkeypatch.setattr(fleet, "CACHE_S", 0.0)
-    monkeypatch.setattr(fleet, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(fleet_cache, "CACHE_S", 0.0)
+    monkeypatch.setattr(fleet_cache, "PATIENCE_S", 20.0)
 
 
 def scrape(api: RunningApi) -> Samples:
@@ -238,7 +241,7 @@ def test_only_engines_that_follow_can_be_behind() -> None:
 
 def test_every_state_of_an_engine_is_known() -> None:
     """The states that are counted are those that engines have."""
-    assert set(fleet.STATES) == {state.value for state in State}
+    assert set(STATES) == {state.value for state in State}
 
 
 def test_an_open_poll_and_the_read_after_a_publication_are_seen(api: RunningApi, publisher: Publisher) -> None:
@@ -280,7 +283,7 @@ def test_a_scrape_outlives_the_store(far_api: RunningApi, proxy: TcpProxy, monke
     assert found["accord_api_fleet_up"] == 1
     assert found["accord_api_tables_stale"] == found["accord_api_tables"] == 1
     assert of_pair(found, "pair_version") == 0
-    monkeypatch.setattr(fleet, "EXPIRES_S", 0.0)
+    monkeypatch.setattr(fleet_cache, "EXPIRES_S", 0.0)
     found = scrape(far_api)
     assert found["accord_api_fleet_up"] == 0
     assert of_pair(found, "pair_version") is None
@@ -288,7 +291,7 @@ def test_a_scrape_outlives_the_store(far_api: RunningApi, proxy: TcpProxy, monke
 
 def test_a_slow_store_holds_up_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape waits for a reading no longer than its patience, and several share one reading."""
-    monkeypatch.setattr(fleet, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(fleet_cache, "PATIENCE_S", 0.01)
     begun = 0
 
     async def scenario() -> None:
@@ -303,11 +306,11 @@ def test_a_slow_store_holds_up_no_scrape(monkeypatch: pytest.MonkeyPatch) -> Non
         cache = FleetCache(read)
         assert await asyncio.gather(*(cache.get() for _ in range(5))) == [None] * 5
         release.set()
-        monkeypatch.setattr(fleet, "PATIENCE_S", 20.0)
+        monkeypatch.setattr(fleet_cache, "PATIENCE_S", 20.0)
         found = await cache.get()
         assert found is not None
         assert found.known == 1
-        monkeypatch.setattr(fleet, "CACHE_S", 60.0)
+        monkeypatch.setattr(fleet_cache, "CACHE_S", 60.0)
         assert await cache.get() is found
         await cache.close()
 
@@ -382,8 +385,8 @@ def test_not_a_number_is_left_out() -> None:
     registry = CollectorRegistry()
     collector = FleetCollector()
     registry.register(collector)
-    workload = fleet.Workload("chat:hot", 0, None, float("nan"), np.inf)
-    seen = fleet.Seen("a.b", 0, 0, False, 0, 0.0, {}, 0, 0, workloads=[workload])
+    workload = Workload("chat:hot", 0, None, float("nan"), np.inf)
+    seen = Seen("a.b", 0, 0, False, 0, 0.0, {}, 0, 0, workloads=[workload])
     collector.snapshot = Snapshot(0.0, [seen])
     labels = {"pair": "a.b", "workload": "chat:hot"}
     assert registry.get_sample_value("accord_workload_labels_total", labels) == 0
@@ -408,3 +411,33 @@ def test_requests_are_timed_in_buckets() -> None:
     assert sample(f"{name}_count") == 6
     assert sample(f"{name}_sum") == pytest.approx(120.5021)
     assert [sample("accord_api_requests_total", status=status) for status in ("200", "404", "500")] == [5, 1, None]
+
+
+def test_every_engine_of_a_crowded_pair_counts(api: RunningApi, store: Store, publisher: Publisher) -> None:
+    """Engines beyond those that are read with the rest of a chunk are counted all the same, by count and by size."""
+    for number in range(FEW_ENGINES + 5):
+        beat(store, f"many/{number}")
+    assert of_pair(scrape(api), "pair_engines", state="fleet") == FEW_ENGINES + 5
+    other = Pair("T", "D", Method.MTP, DraftSampling.GREEDY, 1)
+    store.register(other, KNOTS)
+    for number in range(10):
+        beat(store, f"large/{number}", pair=other.id, reason="x" * (FEW_BYTES // 8))
+    assert of_pair(scrape(api), "pair_engines", pair=other.id, state="fleet") == 10
+
+
+def test_a_restored_backup_is_seen(api: RunningApi, store: Store, publisher: Publisher) -> None:
+    """A state and overrides that differ under the same version, revision and time are read anew."""
+    publisher.publish(learnt())
+    api.client.put(f"/v1/pairs/{PAIR.id}/override", json={"kind": "freeze", "reason": "r", "actor": "a"},
+                   headers={"If-Match": "*"}).raise_for_status()  # fmt: skip
+    found = scrape(api)
+    labels = of_pair(found, "workload_labels_total", workload="chat:hot")
+    assert labels
+    assert of_pair(found, "pair_overrides") == 1
+    keys = PairKeys(PAIR.id)
+    store.client.hset(keys.state, "body", learnt(12))
+    store.client.hset(keys.overrides, "overrides", "[]")
+    store.client.hset(keys.coefficients, "etag", '"2-other"')
+    found = scrape(api)
+    assert of_pair(found, "workload_labels_total", workload="chat:hot") > labels
+    assert of_pair(found, "pair_overrides") == 0

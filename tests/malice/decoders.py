@@ -19,7 +19,7 @@ from accord.api.auth.roles import Role
 from accord.api.auth.tokens import TokenFileError, TokenSet, create
 from accord.api.auth.tokens import parse as parse_tokens
 from accord.api.engine_costs import reported
-from accord.api.metrics.fleet import judge_engines
+from accord.api.metrics.engines import judge_engines
 from accord.learner.coefficients import Coefficients, CoefficientTable
 from accord.learner.counters import Counters
 from accord.learner.errors import InvalidValue, Reason, Refusal

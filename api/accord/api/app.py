@@ -24,7 +24,8 @@ from .hot_polls import HotPolls
 from .learnt import Learnt
 from .logs import event
 from .metrics import Metrics, RequestMetricsMiddleware
-from .metrics.fleet import Fleet, FleetCache
+from .metrics.fleet import Fleet
+from .metrics.fleet_cache import FleetCache
 from .middleware import BodyLimitMiddleware, HeadersMiddleware, HeadMiddleware, RequestLimitMiddleware
 from .routes import ROUTERS
 from .services import Services

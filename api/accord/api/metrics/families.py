@@ -9,7 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from .fleet import SILENT, STATES, STOPPED, UNKNOWN, Seen, Snapshot, Workload
+from ..engine_status import SILENT, STATES, STOPPED, UNKNOWN
+from .snapshot import Seen, Snapshot, Workload
 
 ENGINE_STATES = (*STATES, SILENT, STOPPED, UNKNOWN)
 

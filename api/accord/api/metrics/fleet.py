@@ -1,112 +1,64 @@
-"""The fleet as the store shows it: every pair's version, owner, backlog, engines, and how well its workloads predict.
+"""Reads the fleet from the store: every pair's version, owner, backlog, engines, and how well its workloads predict.
 
-One reading serves every scrape for a few seconds, and a scrape never waits for it long: whatever was read last is
-better than a scrape that times out, and its age is a metric of its own.
+Of a chunk of pairs all that is small is read at once; what may be large (a state, thousands of engines) alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accord.learner.overrides import Overrides, decode_overrides
 from accord.learner.overrides import in_force as overrides_in_force
 from accord.learner.pair import check_pair_id
 from accord.learner.store.base import integer
-from accord.learner.store.errors import StoreCorruptError, StoreError, StoreUnavailableError, translated
+from accord.learner.store.errors import StoreError, StoreUnavailableError, translated
 from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import next_id, stream_id
 from accord.learner.store.registry import ask_engines, read_engines
 
-from ..engine_status import SILENT_MS, whole
 from ..learnt import Learnt
-from ..logs import logger
+from .engines import judge_engines
+from .snapshot import Seen, Snapshot, Workload
 
-CACHE_S = 5.0
-"""How long a reading serves."""
-PATIENCE_S = 1.0
-"""How long a scrape waits for a new reading."""
-EXPIRES_S = 60.0
-"""A reading that is older says nothing of now any more."""
 CHUNK = 50
+FEW_ENGINES, FEW_BYTES = 64, 256 << 10
+"""As many engines of a pair are read with the rest of its chunk; those of a larger one alone."""
 LOOKS = 4_000
 """Of more pairs than are shown, at how many a reading looks whether they have ever been published."""
-ANSWERS = 5
-
-STATES = ("starting", "fleet", "stale", "local", "observe", "frozen")
-"""What engines call their own states."""
-STOPPED, SILENT, UNKNOWN = "stopped", "silent", "unknown"
-FOLLOWING = frozenset({"starting", "fleet", "stale", "observe"})
-"""States in which an engine means to apply the version in force."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A workload: its key, all labels ever learnt, and metrics that are None where there is too little to say."""
-
-    key: str
-    labels: int
-    accepted: float | None
-    log_loss: float | None
-    ece: float | None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A pair as it was read.
-
-    Attributes:
-        pair: its id; version, published_ms: of the coefficients in force.
-        owned: whether a learner holds it; waiting, waited_s: summaries not learnt yet, and the age of the oldest.
-        engines: state -> how many.
-        version_lag: by how many versions the last of the engines that follow is behind; behind: how many are.
-        overrides: how many are in force.
-    """
-
-    pair: str
-    version: int
-    published_ms: int
-    owned: bool
-    waiting: int
-    waited_s: float
-    engines: Mapping[str, int]
-    version_lag: int
-    behind: int
-    overrides: int = 0
-    workloads: Sequence[Workload] = ()
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One reading.
-
-    Attributes:
-        read_at: when, on the event loop's clock.
-        known: registered pairs; left_out: those beyond the limit; unreadable: those whose stored values are damaged.
-        workloads_left_out: workloads beyond the limit.
-    """
-
-    read_at: float
-    pairs: Sequence[Seen] = ()
-    known: int = 0
-    left_out: int = 0
-    unreadable: int = 0
-    workloads_left_out: int = 0
 
 
 @dataclass
 class _Known:
-    """What was decoded of a pair, and as of when, so that it is decoded once and not at every reading."""
+    """What was decoded of a pair, and of what, so that it is decoded once and not at every reading.
 
-    judged: tuple[int, int] = (-1, -1)
+    By the table's tag and not by numbers alone: a restored backup counts versions and revisions anew.
+    """
+
+    judged: tuple[Any, ...] = ()
     workloads: list[Workload] = field(default_factory=list)
-    revision: int = 0
+    changed: tuple[Any, ...] = ()
     overrides: Overrides = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The small values of a pair as the store answered them; an error stands for a value of a wrong type."""
+
+    state: Any
+    table: Any
+    lease: Any
+    overrides: Any
+    length: Any
+    engines: Any
+    oldest: Any = ()
+
+    @property
+    def damaged(self) -> bool:
+        return any(isinstance(answer, Exception) for answer in vars(self).values())
 
 
 class Fleet:
@@ -168,50 +120,56 @@ class Fleet:
 
     async def _chunk(self, pairs: Sequence[str]) -> list[Seen | None]:
         with translated():
-            pipe = self._client.pipeline(transaction=False)
-            for pair in pairs:
-                keys = PairKeys(pair)
-                pipe.hmget(keys.state, "watermark", "committed_ms")
-                pipe.hmget(keys.coefficients, "version", "published_ms")
-                pipe.hmget(keys.lease, "owner", "expires_ms")
-                pipe.hmget(keys.overrides, "revision")
-                pipe.xlen(keys.rounds)
-            # A value of a wrong type concerns its own pair only.
-            answers = await pipe.execute(raise_on_error=False)
+            rows = await self._rows(pairs)
             seconds, micros = await self._client.time()
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        rows = [answers[i : i + ANSWERS] for i in range(0, len(answers), ANSWERS)]
-        return [
-            await self._pair(pair, await self._engines(pair), row, now_ms)
-            for pair, row in zip(pairs, rows, strict=True)
-        ]
+        return [await self._pair(pair, row, now_ms) for pair, row in zip(pairs, rows, strict=True)]
 
-    async def _engines(self, pair: str) -> dict[str, bytes] | None:
-        script, keys, args = ask_engines(pair)
-        try:
-            with translated():
-                return read_engines(await self._client.eval(script, len(keys), *keys, *args))[1]
-        except StoreUnavailableError:
-            raise
-        except StoreError:
-            return None
+    async def _rows(self, pairs: Sequence[str]) -> list[_Row]:
+        pipe = self._client.pipeline(transaction=False)
+        for pair in pairs:
+            keys = PairKeys(pair)
+            pipe.hmget(keys.state, "watermark", "committed_ms")
+            pipe.hmget(keys.coefficients, "version", "published_ms", "etag")
+            pipe.hmget(keys.lease, "owner", "expires_ms")
+            pipe.hmget(keys.overrides, "revision")
+            pipe.xlen(keys.rounds)
+            script, names, args = ask_engines(pair, FEW_ENGINES, FEW_BYTES)
+            pipe.eval(script, len(names), *names, *args)
+        # A value of a wrong type concerns its own pair only.
+        answers = await pipe.execute(raise_on_error=False)
+        size = len(answers) // len(pairs)
+        rows = [_Row(*answers[i : i + size]) for i in range(0, len(answers), size)]
+        waiting = [i for i, row in enumerate(rows) if not row.damaged and row.length]
+        if waiting:
+            pipe = self._client.pipeline(transaction=False)
+            for i in waiting:
+                pipe.xrange(PairKeys(pairs[i]).rounds, min=_after(rows[i].state[0]), count=1)
+            for i, oldest in zip(waiting, await pipe.execute(raise_on_error=False), strict=True):
+                rows[i] = replace(rows[i], oldest=oldest)
+        return rows
 
-    async def _pair(self, pair: str, engines: dict[str, bytes] | None, row: Sequence[Any], now_ms: int) -> Seen | None:
-        if engines is None or any(isinstance(answer, Exception) for answer in row):
+    async def _pair(self, pair: str, row: _Row, now_ms: int) -> Seen | None:
+        if row.damaged:
             return None
-        (watermark, committed), (version, published), (owner, expires), (revision,), length = row
+        (watermark, committed), (version, published, etag), (owner, expires), (revision,) = (
+            row.state,
+            row.table,
+            row.lease,
+            row.overrides,
+        )
         try:
             in_force = integer("version", version)
-            oldest_ms = await self._oldest_ms(pair, watermark) if length else None
-            workloads = await self._workloads(pair, integer("committed_ms", committed), in_force)
-            overrides = await self._overrides(pair, integer("revision", revision))
-            states, lag, behind = judge_engines(engines.values(), in_force, now_ms)
+            oldest_ms = stream_id("entry", row.oldest[0][0].decode())[0] if row.oldest else None
+            workloads = await self._workloads(pair, (watermark, committed, etag))
+            overrides = await self._overrides(pair, (integer("revision", revision), etag))
+            states, lag, behind = judge_engines(await self._engines(pair, row.engines), in_force, now_ms)
             return Seen(
                 pair=pair,
                 version=in_force,
                 published_ms=integer("published_ms", published),
                 owned=owner is not None and integer("expires_ms", expires) > now_ms,
-                waiting=0 if oldest_ms is None else length,
+                waiting=0 if oldest_ms is None else row.length,
                 waited_s=0.0 if oldest_ms is None else max(0.0, (now_ms - oldest_ms) / 1000.0),
                 engines=states,
                 version_lag=lag,
@@ -219,90 +177,48 @@ class Fleet:
                 overrides=len(overrides_in_force(overrides, now_ms)),
                 workloads=workloads,
             )
-        except (StoreCorruptError, ValueError):
+        except StoreUnavailableError:
+            raise
+        except (StoreError, ValueError):
             return None
 
-    async def _oldest_ms(self, pair: str, watermark: bytes | None) -> int | None:
-        start = next_id(watermark.decode(errors="replace")) if watermark else "-"
-        with translated():
-            found = await self._client.xrange(PairKeys(pair).rounds, min=start, count=1)
-        return stream_id("entry", found[0][0].decode())[0] if found else None
+    async def _engines(self, pair: str, reply: Sequence[Any]) -> Sequence[bytes]:
+        known, statuses = read_engines(reply)
+        if len(statuses) < known:
+            script, keys, args = ask_engines(pair)
+            with translated():
+                _, statuses = read_engines(await self._client.eval(script, len(keys), *keys, *args))
+        return list(statuses.values())
 
-    async def _workloads(self, pair: str, committed_ms: int, version: int) -> list[Workload]:
+    async def _workloads(self, pair: str, of: tuple[Any, ...]) -> list[Workload]:
         known = self._known.setdefault(pair, _Known())
-        if known.judged != (committed_ms, version):
+        if known.judged != of:
             keys = PairKeys(pair)
             with translated():
-                body = await self._client.hget(keys.state, "body")
-                table = await self._client.hget(keys.coefficients, "body")
+                pipe = self._client.pipeline(transaction=False)
+                pipe.hget(keys.state, "body")
+                pipe.hget(keys.coefficients, "body")
+                body, table = await pipe.execute()
             view = await self._learnt.pair(body, None, table)
             known.workloads = sorted((_workload(item) for item in view["workloads"]), key=lambda item: item.key)
-            known.judged = (committed_ms, version)
+            known.judged = of
         return known.workloads
 
-    async def _overrides(self, pair: str, revision: int) -> Overrides:
+    async def _overrides(self, pair: str, of: tuple[Any, ...]) -> Overrides:
         known = self._known.setdefault(pair, _Known())
-        if known.revision != revision:
+        if known.changed != of:
             with translated():
                 body = await self._client.hget(PairKeys(pair).overrides, "overrides")
-            known.overrides, known.revision = decode_overrides(body), revision
+            known.overrides, known.changed = decode_overrides(body), of
         return known.overrides
 
 
-def judge_engines(statuses: Any, in_force: int, now_ms: int) -> tuple[dict[str, int], int, int]:
-    """Engines by state, the largest version lag among those that follow, and how many of these are behind.
-
-    What engines write is not trusted: a status that is not understood counts as `unknown`.
-    """
-    states: Counter[str] = Counter()
-    lag, behind = 0, 0
-    for body in statuses:
-        status = _status(body)
-        state = _state(status, now_ms)
-        states[state] += 1
-        version = whole(status.get("version"))
-        if state in FOLLOWING and version is not None and version < in_force:
-            lag, behind = max(lag, in_force - version), behind + 1
-    return dict(states), lag, behind
-
-
-class FleetCache:
-    """The last reading, renewed when somebody asks and it is a few seconds old.
-
-    Args:
-        read: makes a reading; raises StoreError.
-    """
-
-    def __init__(self, read: Callable[[], Awaitable[Snapshot]]) -> None:
-        self._read = read
-        self._last: Snapshot | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def get(self) -> Snapshot | None:
-        """A reading of the last seconds; an older one while the store is slow or away; None when that is too old."""
-        now = asyncio.get_running_loop().time()
-        if self._last is None or now - self._last.read_at >= CACHE_S:
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._renew(), name="fleet reading")
-            await asyncio.wait({self._task}, timeout=PATIENCE_S)
-        if self._last is None or asyncio.get_running_loop().time() - self._last.read_at > EXPIRES_S:
-            return None
-        return self._last
-
-    async def close(self) -> None:
-        """Ends a reading that is under way."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _renew(self) -> None:
-        try:
-            self._last = await self._read()
-        except StoreError:
-            # That the store is away has a metric of its own, and a line in the log.
-            return
-        except Exception:  # noqa: BLE001  # a scrape shows the last reading whatever went wrong with the next
-            logger.exception("fleet reading failed")
+def _after(watermark: bytes | None) -> str:
+    try:
+        return next_id(watermark.decode(errors="replace")) if watermark else "-"
+    except ValueError:
+        # Nobody of accord wrote that; the pair is found damaged by what else stands in its state.
+        return "-"
 
 
 def _pair_ids(names: list[bytes]) -> list[str]:
@@ -322,21 +238,3 @@ def _with(seen: Seen, workloads: Sequence[Workload]) -> Seen:
 
 def _workload(item: Mapping[str, Any]) -> Workload:
     return Workload(item["workload"], item["labels"], item["accepted"], item["log_loss"], item["ece"])
-
-
-def _status(body: bytes) -> Mapping[str, Any]:
-    try:
-        status = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return status if isinstance(status, dict) else {}
-
-
-def _state(status: Mapping[str, Any], now_ms: int) -> str:
-    if status.get("stopped") is True:
-        return STOPPED
-    seen = whole(status.get("time_ms"))
-    if seen is not None and now_ms - seen > SILENT_MS:
-        return SILENT
-    state = status.get("state")
-    return state if isinstance(state, str) and state in STATES else UNKNOWN

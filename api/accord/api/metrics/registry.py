@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from ..auth.auth import Auth, Refused
 from ..tables import Table
 from .families import FleetCollector
-from .fleet import FleetCache
+from .fleet_cache import FleetCache
 from .requests import RequestMetrics
 
 if TYPE_CHECKING:

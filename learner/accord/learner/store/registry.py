@@ -215,9 +215,9 @@ class Registry(Base):
         self._client.zrem(LEARNERS, name("learner", learner_id))
 
 
-def ask_engines(pair_id: str, most: int = MAX_ENGINES) -> Command:
-    """The script, keys and arguments that read the last status of at most so many engines."""
-    return scripts.ENGINES, [PairKeys(pair_id).engines], [most, MAX_STATUS_BYTES, MAX_ENGINES_BYTES]
+def ask_engines(pair_id: str, most: int = MAX_ENGINES, most_bytes: int = MAX_ENGINES_BYTES) -> Command:
+    """The script, keys and arguments that read the last status of at most so many engines, and so many bytes."""
+    return scripts.ENGINES, [PairKeys(pair_id).engines], [most, MAX_STATUS_BYTES, most_bytes]
 
 
 def read_engines(reply: Sequence[Any]) -> tuple[int, dict[str, bytes]]:
