@@ -73,7 +73,7 @@ def test_a_malformed_workload(cli: Cli, known: Publisher) -> None:
 
 def test_engines_show_how_far_they_are_behind(cli: Cli, known: Publisher, store: Store) -> None:
     """`accord engines` shows what each engine applies, and how many versions that is behind."""
-    status = json.dumps({"version": 0, "time_ms": store.clock_ms(PAIR.id), "state": "READY\x1b[31m"}).encode()
+    status = json.dumps({"version": 0, "time_ms": store.clock_ms(PAIR.id), "reason": "READY\x1b[31m"}).encode()
     store.heartbeat(PAIR.id, "engine-1", status)
     assert cli.json("engines", PAIR.id)[0]["version"] == 0
     code, out, _ = cli("engines", PAIR.id)

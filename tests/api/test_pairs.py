@@ -6,10 +6,12 @@ import json
 import math
 import threading
 import time
+from typing import Any
 
 import pytest
 from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
 
+from accord.api.engine_status import SILENT_MS, STATES
 from accord.api.models import Calibration
 from accord.learner.coefficients import Coefficients, CoefficientTable
 from accord.learner.pair import DraftSampling, Method, Pair
@@ -94,6 +96,29 @@ def test_engines(api: RunningApi, publisher: Publisher, store: Store) -> None:
     assert engines["b"]["status"]["mode"] == "fleet"
     for name in ("a", "c", "d", "é"):
         assert (engines[name]["version"], engines[name]["seen_ms"], engines[name]["silent_ms"]) == (None, None, None)
+    assert {item["state"] for item in engines.values()} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("status", "age_ms", "state"),
+    [
+        *(({"state": state}, 0, state) for state in STATES),
+        ({"state": "fleet", "stopped": True}, 2 * SILENT_MS, "stopped"),
+        ({"state": "fleet", "stopped": "yes"}, 0, "fleet"),
+        ({"state": "fleet"}, 2 * SILENT_MS, "silent"),
+        ({"state": "fleet", "time_ms": None}, 0, "unknown"),
+        ({"state": "FLEET"}, 0, "unknown"),
+        ({"state": ["fleet"]}, 0, "unknown"),
+        ({}, 0, "unknown"),
+    ],
+)
+def test_the_state_of_an_engine(
+    api: RunningApi, publisher: Publisher, store: Store, status: dict[str, Any], age_ms: int, state: str
+) -> None:
+    """The api says in which state an engine is, for all who show it: its own word while that is fresh and known."""
+    body = {"time_ms": store.clock_ms(PAIR.id) - age_ms, **status}
+    store.heartbeat(PAIR.id, "a", json.dumps(body).encode())
+    assert [item["state"] for item in api.get(PATH).json()["engines"]] == [state]
 
 
 def test_lag(api: RunningApi, publisher: Publisher, store: Store) -> None:

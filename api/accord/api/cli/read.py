@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from ..bounds import MAX_PAGE
-from ..engine_status import SILENT_MS
 from .options import DEFAULT, AsJson, PairArg, TokenFile, Url, Workload, WorkloadArg, connect, resolve, scope_path
 from .output import NONE, cell, console, emit_json, say, span, table, when
 
@@ -60,7 +59,9 @@ def engines(pair: PairArg, url: Url = DEFAULT, token_file: TokenFile = None, jso
     for engine in found["engines"]:
         version, status = engine["version"], engine["status"]
         behind = None if version is None else max(0, found["version"] - version)
-        rows.append((engine["engine"], _state(engine), version, behind, span(engine["silent_ms"]), _why(status)))
+        # An api of before tells only what the engine said.
+        state = engine.get("state", status.get("state"))
+        rows.append((engine["engine"], state, version, behind, span(engine["silent_ms"]), _why(status)))
     columns = ("engine", "state", "version", "behind", "silent for", "why")
     console().print(table(f"{found['id']}, version {found['version']} in force", columns, rows))
     return None
@@ -197,14 +198,6 @@ def _history_row(entry: Mapping[str, Any], workload: str | None) -> tuple[Any, .
         chosen.get("log_loss"),
         chosen.get("ece"),
     )
-
-
-def _state(engine: Mapping[str, Any]) -> Any:
-    """The state as metrics tell it: a last report alone does not say that its engine is gone."""
-    if engine["status"].get("stopped") is True:
-        return "stopped"
-    silent_ms = engine["silent_ms"]
-    return "silent" if silent_ms is not None and silent_ms > SILENT_MS else engine["status"].get("state")
 
 
 def _why(status: Mapping[str, Any]) -> Any:

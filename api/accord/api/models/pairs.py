@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from ..engine_status import SILENT, SILENT_MS, STATES, STOPPED, UNKNOWN
 from .basic import Number
 from .overrides import OverrideView
 
@@ -47,6 +48,10 @@ class Engine(BaseModel):
     seen_ms: int | None = Field(description="When it last reported, unix milliseconds")
     silent_ms: int | None = Field(description="How long ago that was, by the store's clock")
     version: int | None = Field(description="The version of the coefficients that it applies")
+    state: str = Field(
+        description=f"What it says of itself ({', '.join(STATES)}), or {STOPPED}, {SILENT} or {UNKNOWN}: "
+        f"{SILENT} when it last reported more than {SILENT_MS // 1000} s ago, {UNKNOWN} when it says nothing usable"
+    )
     status: dict[str, Any] = Field(description="The report itself")
 
 

@@ -11,7 +11,7 @@ from accord.learner.store.records import PairRecord
 
 from .. import boots
 from ..bounds import MAX_PAGE
-from ..engine_status import whole
+from ..engine_status import state_of, whole
 from ..errors import PairUnknownError, responses
 from ..models import Engine, Identity, Lag, OverrideView, PairDetail, PairItem, PairList
 from ..services import PairId, UseServices
@@ -93,6 +93,7 @@ def _engine(name: str, status: Mapping[str, Any], now_ms: int) -> Engine:
         seen_ms=seen,
         silent_ms=_since(seen, now_ms),
         version=whole(status.get("version")),
+        state=state_of(status, now_ms),
         status=boots.of(status, "boot"),
     )
 

@@ -4,9 +4,8 @@ import { NOTHING, count, plural, span, time } from "../format.js";
 import { empty, panel } from "../parts.js";
 import { table } from "../table.js";
 
-export const SILENT_MS = 15000; // seven heartbeats of the default 2 s
-
-export const silent = (engine) => engine.silent_ms === null || engine.silent_ms > SILENT_MS;
+// Whose news nobody has; who stopped said so.
+export const silent = (engine) => engine.state === "silent" || engine.state === "unknown";
 
 const STATES = {
   starting: "has heard nothing yet",
@@ -15,7 +14,11 @@ const STATES = {
   local: "refits by itself: it has heard nothing for long",
   observe: "measures only",
   frozen: "keeps what it has",
+  stopped: "has ended",
+  unknown: "says nothing that is understood",
 };
+
+const WATCH = ["local", "stale", "stopped"];
 
 export function enginesPanel(detail, redraw) {
   const { engines } = detail;
@@ -35,10 +38,10 @@ const text = (value) => (typeof value === "string" ? value : NOTHING);
 const columns = (detail) => [
   { name: "Engine", sort: (engine) => engine.engine, cell: (engine) => engine.engine },
   {
-    name: "State", sort: (engine) => text(engine.status.state),
+    name: "State", sort: (engine) => engine.state,
     cell: (engine) => [
-      silent(engine) ? h("span", { class: "badge bad" }, h("span", { "aria-hidden": "true" }, "\u2715"), " silent") : h("span", { class: `badge ${["local", "stale"].includes(engine.status.state) ? "watch" : "good"}` }, text(engine.status.state)),
-      h("div", { class: "note" }, silent(engine) ? `last said ${text(engine.status.state)}` : (STATES[engine.status.state] ?? ""), engine.status.reason && typeof engine.status.reason === "string" ? `: ${engine.status.reason}` : ""),
+      silent(engine) ? h("span", { class: "badge bad" }, h("span", { "aria-hidden": "true" }, "\u2715"), ` ${engine.state}`) : h("span", { class: `badge ${WATCH.includes(engine.state) ? "watch" : "good"}` }, engine.state),
+      h("div", { class: "note" }, engine.state === "silent" ? `last said ${text(engine.status.state)}` : (STATES[engine.state] ?? ""), engine.status.reason && typeof engine.status.reason === "string" ? `: ${engine.status.reason}` : ""),
     ],
   },
   {
