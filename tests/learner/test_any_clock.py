@@ -121,6 +121,11 @@ class World:
         self.store.append(PAIR.id, payload, entry_id=f"{clock_ms}-0" if clock_ms > ms else f"{ms}-{seq + 1}")
         self.sent.append(payload)
 
+    def forge(self, ms: int) -> None:
+        """Somebody moves the stream's last id to where no clock has ever been."""
+        with suppress(ResponseError):
+            self.store.client.execute_command("XSETID", ROUNDS, f"{ms}-0")
+
     def do(self, happening: Happening) -> None:
         """One thing that happens."""
         name, value = happening
@@ -129,6 +134,8 @@ class World:
                 self.arrive(encode(self.engines[len(self.sent) % 5].round(40)))
         elif name == "repeat":
             self.arrive(self.sent[-1]) if self.sent else None
+        elif name == "forge":
+            self.forge(value)
         elif name == "pass":
             self.real_ms += value
         elif name == "jump":
@@ -146,6 +153,7 @@ class World:
         """What the loop does with a pair: the clock, then the entries, then a step; things happen in between."""
         clock_ms = self.real_ms + self.off_ms
         self.do(between)
+        self.owner.repair.next_s = 0.0
         owner, entries = self.owner, self.store.read(PAIR.id, self.owner.watermark, self.read_count)
         self.do(before)
         try:
@@ -193,6 +201,7 @@ HAPPENINGS = st.one_of(
 )
 SELDOM = st.one_of(
     st.sampled_from([("hand over", 0), ("repeat", 0), ("budget", 0), ("budget", 1), ("lose", 1), ("lose", 2)]),
+    st.just(("forge", 4_102_444_800_000)),
     st.tuples(st.just("twice"), st.integers(0, 1)),
     st.tuples(st.just("read"), st.sampled_from((1, 2, 100))),
 )
