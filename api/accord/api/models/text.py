@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 # Control characters but tab and line feed; marks that turn the direction of what follows, so that a line reads as
-# something else than it says; and separators that some programs take for line ends.
-_UNSAFE = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+# something else than it says; separators that some programs take for line ends;
+# and halves of characters, which nothing can be encoded with.
+_UNSAFE = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _FOUND = re.compile(f"[{_UNSAFE}]")
 PATTERN = rf"^[^{_UNSAFE}]*[^\s{_UNSAFE}][^{_UNSAFE}]*$"
 """The same as one pattern, for clients that check before they send."""
@@ -21,7 +22,7 @@ def _safe(text: str) -> str:
     if found is not None:
         raise PydanticCustomError(
             "unsafe_text",
-            "must hold no control characters, and no marks that turn the direction of text: {character} is one",
+            "must hold no control characters, half characters or marks that turn the direction of text: {character}",
             {"character": f"U+{ord(found[0]):04X}"},
         )
     if not text.strip():
