@@ -81,6 +81,7 @@ def test_a_calm_soak_is_found_calm(tmp_path: Path) -> None:
         ("process api-0", "threads", 6.0),
         ("store", "used_memory", 4e6),
         ("store", "dbsize", 3.0),
+        ("keys accord:{pair}:state", "body", 2e6),
         ("keys accord:{pair}:state", "sequences", 3e4),
         ("keys accord:{pair}:history", "longest", 150.0),
         ("keys accord:{pair}:audit", "longest", 150.0),

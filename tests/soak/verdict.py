@@ -9,6 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from accord.learner.basis import DEFAULT_KNOTS
+from accord.learner.coefficients import MAX_WORKLOADS
+from accord.learner.evaluate.trace import Trace
+from accord.learner.influence import MAX_ENGINES
+from accord.learner.state_codec import Learnt, encode_learnt
+
 from .series import Series, growth
 from .shortened import FORGET_AFTER_S, MAX_AUDIT
 from .site import Size
@@ -23,6 +29,9 @@ NODE = 100
 
 BACKLOG = 200
 """Rounds that may wait for a learner: seconds of them."""
+
+MANY_NOTES = 128 << 10
+"""Bytes of what a full state says in words: the served table, rows on trial, and what has happened since."""
 
 AOF_MIB = 192.0
 """The store rewrites its file when it is 64 MB long and has doubled; rewriting takes a while, and writes go on."""
@@ -74,6 +83,18 @@ def judge(series: Series, account: dict[str, Any], size: Size, *, long: bool) ->
     return lines, [*wrong, *_labels(account), *account["trouble"]]
 
 
+def full_state() -> int:
+    """Bytes of a state that knows as many workloads and engines as it may.
+
+    Two hours see fewer engines than that; each that comes adds ten thousand bytes until then.
+    """
+    pair = Trace.bundled().pair
+    learnt = Learnt.new(pair.id, pair.k, DEFAULT_KNOTS)
+    learnt.state.reserve([f"w{number}:hot" for number in range(MAX_WORKLOADS)])
+    learnt.state.influence.place({f"host-{number}/0": True for number in range(MAX_ENGINES)}, 0)
+    return len(encode_learnt(learnt)) + MANY_NOTES
+
+
 def _processes(series: Series, long: bool) -> Iterator[Line]:
     stay = [s for s in series.subjects("process ") if not s.startswith("process passing-")]
     for subject in stay:
@@ -87,9 +108,9 @@ def _processes(series: Series, long: bool) -> Iterator[Line]:
 def _store(series: Series, long: bool) -> Iterator[Line]:
     if long:
         yield _grows(series, "store", "used_memory", "MiB", 1 / MIB, MEMORY_SHARE, MEMORY_FLOOR)
-        yield _grows(series, "keys accord:{pair}:state", "body", "KiB", 1 / 1024, MEMORY_SHARE, 8.0)
         yield _grows(series, "keys accord:{pair}:state", "sequences", "KiB", 1 / 1024, MEMORY_SHARE, 8.0)
     yield _grows(series, "store", "connected_clients", "", 1.0, 0.0, 2.0)
+    yield _stays_below(series, "keys accord:{pair}:state", "body", "KiB", 1 / 1024, full_state() / 1024)
     yield _stays_below(series, "store", "aof_current_size", "MiB", 1 / MIB, AOF_MIB)
 
 
