@@ -102,30 +102,30 @@ def test_a_request_that_never_ends(api: RunningApi, monkeypatch: pytest.MonkeyPa
     assert held[0].status_code == 304
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../../server.py",
-        "/static/%2e%2e/%2e%2e/server.py",
-        "/static/..%2f..%2fserver.py",
-        "/static/%252e%252e/server.py",
-        "/static/app.js%00",
-        "/v1/pairs/%2e%2e/pairs",
-        "/v1/pairs/%00/coefficients",
-        "/v1/pairs/x%0d%0aSet-Cookie:%20a/coefficients",
-        "/v1/pairs/%ff%fe/coefficients",
-        "/v1/pairs/..;/readyz",
-        "//v1/pairs",
-        "http://elsewhere.example/v1/pairs",
-    ],
+TRICKS = (
+    "/static/../../server.py",
+    "/static/%2e%2e/%2e%2e/server.py",
+    "/static/..%2f..%2fserver.py",
+    "/static/%252e%252e/server.py",
+    "/static/app.js%00",
+    "/v1/pairs/%2e%2e/pairs",
+    "/v1/pairs/%00/coefficients",
+    "/v1/pairs/x%0d%0aSet-Cookie:%20a/coefficients",
+    "/v1/pairs/%ff%fe/coefficients",
+    "/v1/pairs/..;/readyz",
+    "//v1/pairs",
+    "http://elsewhere.example/v1/pairs",
 )
-def test_tricks_with_paths(api: RunningApi, path: str) -> None:
+
+
+def test_tricks_with_paths(api: RunningApi) -> None:
     """None reaches a file or another pair, or gets a header of its own into the answer."""
-    answer = raw(api, f"GET {path} HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n")
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.split(b" ")[1] in (b"404", b"422")
-    assert set(json.loads(body)) == {"error"}
-    assert b"\r\nset-cookie" not in head.lower()
+    for path in TRICKS:
+        answer = raw(api, f"GET {path} HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.split(b" ")[1] in (b"404", b"422"), path
+        assert set(json.loads(body)) == {"error"}, path
+        assert b"\r\nset-cookie" not in head.lower(), path
 
 
 def test_no_file_descriptors_left(server: EmbeddedServer, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_more_overrides_than_a_pair_can_have(api: RunningApi) -> None:
 # The command line.
 
 
-@pytest.mark.parametrize("command", [["pairs"], ["pairs", "--json"], ["show", PAIR.id], ["--help"]])
+@pytest.mark.parametrize("command", [["pairs"], ["pairs", "--json"]])
 def test_output_onto_a_full_disk(api: RunningApi, command: list[str]) -> None:
     """One line says that nothing could be written, and the command fails."""
     with open("/dev/full", "w") as full:

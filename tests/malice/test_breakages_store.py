@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.api.harness import RunningApi
+from tests.api.harness import PAIR as API_PAIR
+from tests.api.harness import Publisher, RunningApi
 from tests.api.harness import until as soon
 from tests.hooks.harness import KNOTS as ENGINE_KNOTS
 from tests.hooks.harness import PAIR as ENGINE_PAIR
@@ -68,7 +69,6 @@ def length(stage: Stage) -> int:
 @pytest.mark.parametrize("part", ["state", "coefficients", "rounds", "history", "lease"])
 def test_one_key_of_a_pair_is_deleted(stage: Stage, part: str) -> None:
     """The pair learns on and its versions grow; a lost state is told as such."""
-    learns_on(stage)
     before, mark = stage.served().version, length(stage)
     stage.store.client.delete(getattr(KEYS, part))
     learns_on(stage)
@@ -186,6 +186,21 @@ def test_a_lost_table_keeps_its_overrides_end(store: Store) -> None:
     assert owner.step([], end_ms, 1_000) == 1
 
 
+@pytest.mark.parametrize("expires", ["32503680000000", "soon"], ids=["in the year 3000", "no number"])
+def test_a_lease_that_nobody_granted(store: Store, expires: str) -> None:
+    """Its holder cannot commit with an end that is none, and after ten minutes at most somebody else takes the pair."""
+    record, lease = taken(store, "gone")
+    key = PairKeys(record.pair.id).lease
+    ten_minutes_ago = store.clock_ms(record.pair.id) - 600_001
+    store.client.hset(key, mapping={"expires_ms": expires, "granted_ms": ten_minutes_ago})
+    if expires == "soon":
+        assert not store.renew(lease, 1_000)
+        assert store.lease_holder(record.pair.id) is None
+    found = store.acquire(record.pair.id, "next", 1_000)
+    assert found is not None
+    assert found.fence == lease.fence + 1
+
+
 @contextmanager
 def learning(store: Store, server: EmbeddedServer) -> Iterator[LearnerService]:
     """A learner in a thread."""
@@ -255,6 +270,26 @@ def test_a_database_that_the_server_does_not_have(
             assert message == "the store refuses this for a reason that is in the server's log"
     [line] = lines(caplog, "store failed")
     assert "DB index is out of range" in fields_of(line)["reason"]
+
+
+def test_the_api_is_pointed_at_a_replica(
+    server: EmbeddedServer, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Coefficients are served; what it cannot do is refused as such, and its log names the replica's refusal once."""
+    Publisher(store).publish()
+    with EmbeddedServer(options=["--replicaof", "127.0.0.1", str(server.port)]) as replica:
+        with Store(connect(replica.url, role="test")) as copy:
+            soon(lambda: copy.client.info("replication")["master_link_status"] == "up")
+        with RunningApi(Settings(redis_url=replica.url)) as api:
+            address = f"/v1/pairs/{API_PAIR.id}"
+            assert api.get(f"{address}/coefficients").json()["version"] == 1
+            body = {"kind": "shift", "shift": 0.1, "reason": "r", "actor": "a"}
+            for _ in range(2):
+                answer = api.client.put(f"{address}/override", json=body, headers={"If-Match": "*"})
+                assert answer.status_code == 503
+                assert "for a reason that is in the server's log" in answer.json()["error"]["message"]
+    [line] = lines(caplog, "store failed")
+    assert "read only replica" in fields_of(line)["reason"]
 
 
 def test_rights_are_taken_from_an_engine_under_way(server: EmbeddedServer, store: Store) -> None:

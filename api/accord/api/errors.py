@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from redis.exceptions import ResponseError
 from starlette.exceptions import HTTPException
 
 from accord.learner.service.journal import Throttle
@@ -197,12 +198,14 @@ async def _api_error(_: Request, error: Exception) -> JSONResponse:
 
 async def _store_error(_: Request, error: Exception) -> JSONResponse:
     # The client's own words name hosts, so they stay in the log.
-    if isinstance(error, StoreUnavailableError):
-        return envelope(503, "store_unavailable", "the store does not answer, and nothing read before can stand in")
-    corrupt = isinstance(error, StoreCorruptError)
-    if count := _told.count(str(error)[:SHOWN]):
+    away, answered = isinstance(error, StoreUnavailableError), isinstance(error.__cause__, ResponseError)
+    # That it is gone is told once by whoever follows its announcements; a refusal is told by nobody else.
+    if (answered or not away) and (count := _told.count(str(error)[:SHOWN])):
         event("store failed", level=logging.ERROR, reason=str(error), count=count)
-    if corrupt:
+    if away:
+        what = "cannot do this now, for a reason that is in the server's log" if answered else "does not answer"
+        return envelope(503, "store_unavailable", f"the store {what}; nothing read before can stand in")
+    if isinstance(error, StoreCorruptError):
         return envelope(500, "store_failed", "the store holds something that is not understood here")
     return envelope(500, "store_failed", "the store refuses this for a reason that is in the server's log")
 

@@ -29,11 +29,13 @@ ACQUIRE = (
     + """
 local now = now_ms()
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms', 'granted_ms')
-local expires, granted = tonumber(held[3] or '0'), tonumber(held[4] or '0')
+local expires, granted = tonumber(held[3] or '0') or 0, tonumber(held[4] or '0') or 0
 if granted > now then
   expires = now + math.max(expires - granted, 0)
   redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', expires), 'granted_ms', string.format('%.0f', now))
 end
+-- No learner is granted more: whatever holds a pair for longer was not written by one. Older ones do not say when.
+if granted > 0 then expires = math.min(expires, math.min(granted, now) + math.max(600000, tonumber(ARGV[2]))) end
 local until_ms, at_ms = string.format('%.0f', now + tonumber(ARGV[2])), string.format('%.0f', now)
 if held[1] and expires > now then
   if held[1] ~= ARGV[1] then return false end
@@ -49,7 +51,7 @@ return fence
 
 The holder keeps its fence; whoever takes a lapsed or released lease, the former holder included, gets the next one. A
 lease granted after now, by a clock that has gone back since, lasts as long as it was granted for, from now on: that of
-a dead owner would otherwise last as long as the jump was.
+a dead owner would otherwise last as long as the jump was. None lasts longer than ten minutes, or the ttl asked for.
 """
 
 RENEW = (
@@ -58,7 +60,7 @@ RENEW = (
     + """
 local now = now_ms()
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
-if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] or tonumber(held[3]) <= now then return 0 end
+if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] or (tonumber(held[3]) or 0) <= now then return 0 end
 redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + tonumber(ARGV[3])),
   'granted_ms', string.format('%.0f', now))
 return 1
@@ -83,7 +85,7 @@ HOLDER = (
     + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
 if not held[1] then return false end
-local left = tonumber(held[3]) - now_ms()
+local left = (tonumber(held[3]) or 0) - now_ms()
 if left <= 0 then return false end
 return {held[1], held[2], held[3], string.format('%.0f', left)}
 """
@@ -126,7 +128,7 @@ local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then
   return {'fence', (held[1] or 'nobody') .. ' holds fence ' .. (held[2] or '0')}
 end
-if tonumber(held[3]) <= now then return {'fence', 'lapsed'} end
+if (tonumber(held[3]) or 0) <= now then return {'fence', 'lapsed'} end
 if watermark ~= ARGV[3] then return {'watermark', watermark} end
 if ARGV[15] ~= '' then
   local revision = redis.call('HGET', KEYS[6], 'revision') or '0'
