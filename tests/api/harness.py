@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from tests.waiting import until
 
 from accord.api import Settings, create_app
 from accord.api.server import Server, address, bind
@@ -124,12 +124,3 @@ class Publisher:
         mark = self.store.load(self.pair.id).watermark
         self.store.commit(lease, Commit(mark, mark, body, b"", b"", self.version, [publication]))
         return table
-
-
-def until(condition: Callable[[], object], seconds: float = DEADLINE_S) -> None:
-    """Returns once the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the condition did not come true")
-        time.sleep(0.01)

@@ -15,8 +15,9 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount, Route
-from tests.api.harness import PAIR, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Publisher, RunningApi
 from tests.api.tokens import TokenFile, bearer
+from tests.waiting import until
 
 from accord.api import Settings, create_app
 from accord.api.auth import Principal, Role, TokenFileError

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.api.cli import Cli
-from tests.api.harness import PAIR, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.api.cli.failures import Exit
 from accord.learner.store import PairKeys, Store

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import redis
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.learner.embedded import EmbeddedServer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
+from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.learner.coefficients import CoefficientTable
 from accord.learner.store import Store

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.harness import PAIR, Publisher, until
+from tests.api.harness import PAIR, Publisher
+from tests.waiting import until
 
 from accord.learner.embedded import EmbeddedServer
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.harness import PAIR, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Publisher, RunningApi
 from tests.api.tokens import TokenFile, bearer
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.auth.roles import Role

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
 from tests.api.test_metrics import scrape
 from tests.api.tokens import TokenFile, bearer
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.auth import Role

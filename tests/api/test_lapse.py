@@ -7,9 +7,10 @@ import json
 from contextlib import ExitStack
 
 import pytest
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
 from tests.api.test_overrides import BY, PATH, PIN, ROW, WHOLE, WORKLOAD, put, send, served
 from tests.api.test_tables import Shelf
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.tables import Table, Tables

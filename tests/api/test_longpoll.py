@@ -8,7 +8,8 @@ import time
 
 import httpx
 import pytest
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.tables import Table

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from tests.api.harness import KNOTS, PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import KNOTS, PAIR, Poll, Publisher, RunningApi
 from tests.learner.strategies import Engine
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.engine_status import SILENT_MS, STATES

@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
-from tests.api.harness import until
 from tests.api.tokens import TokenFile, bearer
 from tests.docker.users import deployed
+from tests.waiting import until
 
 from accord.api.auth import Role
 from accord.learner.evaluate.trace import Trace

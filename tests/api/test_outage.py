@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.learner.embedded import EmbeddedServer

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.harness import PAIR, Poll, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Poll, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.models.text import PATTERN

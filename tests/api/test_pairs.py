@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
+from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
+from tests.waiting import until
 
 from accord.api.engine_status import SILENT_MS, STATES
 from accord.api.models import Calibration

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi, until
+from tests.api.harness import KNOTS, PAIR, Publisher, RunningApi
 from tests.api.test_pairs import learnt
+from tests.waiting import until
 
 from accord.learner.coefficients import CoefficientTable
 from accord.learner.state_codec import Learnt, encode_learnt

@@ -5,29 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from tests.e2e.recorder import NO_REWRITE
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import _find_binary, _free_port
 
 FAKETIME = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
 """Moves a server's clock; on Debian the package libfaketime."""
-
-
-def until(condition: Callable[[], object], seconds: float = 30.0, what: str = "the condition") -> None:
-    """Returns once the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come true within {seconds:.0f} s")
-        time.sleep(0.02)
 
 
 class Node:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import redis
-from tests.api.harness import KNOTS, PAIR, Publisher, until
+from tests.api.harness import KNOTS, PAIR, Publisher
+from tests.waiting import until
 
 from accord.api.auth.deployment import write_secrets
 from accord.learner.embedded import _find_binary

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
-from tests.api.harness import RunningApi, until
+from tests.api.harness import RunningApi
 from tests.docker.users import Deployed, deployed
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.auth.table import LEAST, routes_of

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from tests.api.harness import Poll, RunningApi, until
+from tests.api.harness import Poll, RunningApi
 from tests.bench.rounds import KNOTS, Rounds
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.learner.child import Child

@@ -8,8 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tests.docker.queries import ALERTS, alerts, dashboard_queries, labels_used, metrics_used
+from tests.waiting import until
 
 from accord.hooks.demo.stack import Stack
 from accord.learner.child import Child
@@ -32,14 +31,6 @@ TARGET_LABELS = {"instance", "job"}
 """Labels that Prometheus adds to whatever it scrapes."""
 
 Families = dict[str, Metric]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Returns once the condition holds."""
-    deadline = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def families(url: str) -> Families:

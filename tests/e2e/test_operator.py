@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.waiting import until
 
 from accord.hooks.agent import Agent
 from accord.hooks.demo.stack import Stack
@@ -108,15 +108,6 @@ def fleet(folder: Path) -> Iterator[tuple[Fleet, Operator]]:
             until(lambda: operator.ask("GET").status_code == 200)
             until(lambda: operator.get(f"/workloads/{KEY}")["labels"] > 500 and min(operator.echoed()) > 0)
             yield running, operator
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
-    """Waits for a condition, and says how long that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 def row(level: float) -> dict[str, Any]:

@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import httpx
 import psutil
+from tests.waiting import until
 
 Process = subprocess.Popen[str]
 ACCORD = str(Path(sys.executable).with_name("accord"))
@@ -49,14 +49,6 @@ def running(process: Process, module: str) -> list[psutil.Process]:
             if module in item.cmdline():
                 found.append(item)
     return found
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Waits for a condition, with a deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def replaced(process: Process, module: str, pid: int) -> bool:

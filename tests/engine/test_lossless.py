@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.engine.support.engines import engine, generate, local, params
 from tests.engine.support.models import make_pair
-from tests.hooks.harness import RawServer, reply, serving, until
+from tests.hooks.harness import RawServer, reply, serving
+from tests.waiting import until
 from vllm import LLM, SamplingParams
 
 from accord.hooks.agent import Agent

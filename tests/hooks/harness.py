@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -42,15 +41,6 @@ def table(version: int, level: float = 0.1, published_ms: int | None = None) -> 
     row = Coefficients([0.6, 0.0, 0.1], [level] * PAIR.k, 0.1)
     stamp = 1_700_000_000_000 + version if published_ms is None else published_ms
     return CoefficientTable(PAIR.id, version, row, {"code:greedy": row}, KNOTS, stamp)
-
-
-def until(condition: Callable[[], object], seconds: float = DEADLINE_S) -> None:
-    """Returns once the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the condition did not come true")
-        time.sleep(0.01)
 
 
 class Clock:

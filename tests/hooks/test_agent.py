@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from tests.api.harness import Publisher, RunningApi
-from tests.hooks.harness import KNOTS, PAIR, Clock, RawServer, landed, parts, reply, serving, table, until
+from tests.hooks.harness import KNOTS, PAIR, Clock, RawServer, landed, parts, reply, serving, table
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.hooks import publisher as publisher_module

@@ -12,7 +12,8 @@ import pytest
 from tests.api.harness import Publisher, RunningApi
 from tests.api.tokens import TokenFile
 from tests.certificates import issue
-from tests.hooks.harness import KNOTS, PAIR, RawServer, reply, until
+from tests.hooks.harness import KNOTS, PAIR, RawServer, reply
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.api.auth import Role

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.hooks.harness import IDENTITY, KNOTS, PAIR, Clock, parts, table, until
+from tests.hooks.harness import IDENTITY, KNOTS, PAIR, Clock, parts, table
+from tests.waiting import until
 
 from accord.hooks import fitter as module
 from accord.hooks.fitter import Fitter

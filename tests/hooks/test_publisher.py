@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.hooks.harness import IDENTITY, KNOTS, PAIR, RawServer, landed, parts, until
+from tests.hooks.harness import IDENTITY, KNOTS, PAIR, RawServer, landed, parts
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.hooks import publisher as module
 from accord.hooks.outbox import Outbox

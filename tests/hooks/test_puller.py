@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 from tests.api.harness import Publisher, RunningApi
-from tests.hooks.harness import KNOTS, PAIR, RawServer, reply, serving, table, until
+from tests.hooks.harness import KNOTS, PAIR, RawServer, reply, serving, table
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.hooks import puller as module

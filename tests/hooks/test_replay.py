@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.hooks.harness import KNOTS, PAIR, RawServer, landed, until
+from tests.hooks.harness import KNOTS, PAIR, RawServer, landed
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.hooks.agent import Agent
 from accord.hooks.engine import EngineSide

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.counters import Counters
@@ -20,14 +21,6 @@ from accord.learner.store import PairKeys, Store, StoreUnavailableError, connect
 
 PAIR = Pair("org/Target", "org/Draft", Method.EAGLE, DraftSampling.GREEDY, 3)
 KNOTS = (0.0, 2.0)
-
-
-def until(condition: object, seconds: float = 30.0) -> None:
-    """Waits for a condition, with a deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_sigterm_before_a_silent_store(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import EmbeddedServer
@@ -18,14 +19,6 @@ from accord.learner.store import Store, connect
 from accord.learner.store.connect import connect_async
 
 PAIR = "target.draft.eagle.greedy.k3-0123abcd"
-
-
-def until(condition: object, seconds: float = 60.0) -> None:
-    """Waits for a condition, with a deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class Watched:

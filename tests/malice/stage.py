@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import psutil
 from tests.api.harness import RunningApi
 from tests.learner.fleet import KEYS, KNOTS, PROBES, SyntheticEngine, Traffic
 from tests.learner.fleet import K as POSITIONS
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.learner.basis import Array, SplineBasis, sigmoid
@@ -37,14 +38,6 @@ EVIL = "evil/0"
 EVIL_BOOT = "00000000deadbeef"
 MOST = 0.01
 """By how much a served probability may differ from what the honest engines alone would be served."""
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Returns once the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 @dataclass
@@ -113,15 +106,15 @@ class Stage:
 
     def settled(self) -> None:
         """Returns once everything sent was learnt, and what that taught is served."""
-        until(lambda: _at(self.store.load(PAIR.id).watermark) >= _at(self.last), "the learner lags")
+        until(lambda: _at(self.store.load(PAIR.id).watermark) >= _at(self.last), what="the learner lags")
 
         def quiet() -> bool:
             body = self.store.load(PAIR.id).body
             return body is not None and not decode_learnt(body).due
 
-        until(quiet, "a publication waits")
+        until(quiet, what="a publication waits")
         version = self.store.load(PAIR.id).version
-        until(lambda: self.served().version >= version, "the api lags")
+        until(lambda: self.served().version >= version, what="the api lags")
 
     def mark(self) -> None:
         """An attack begins."""
@@ -199,7 +192,7 @@ def staged(folder: Path, engines: int = 10, warm: int = 20) -> Iterator[Stage]:
             stage.rounds()
             # A tick for each round, so that engines apply what was learnt of the one before.
             begin = time.monotonic()
-            until(lambda began=begin: time.monotonic() - began > TICK_MS / 1000.0, "time stands still")  # type: ignore[misc]
+            until(lambda began=begin: time.monotonic() - began > TICK_MS / 1000.0, what="time stands still")  # type: ignore[misc]
         stage.settled()
         # As a Prometheus would have done long before.
         assert api.get("/metrics").status_code == 200
@@ -213,7 +206,7 @@ def _metrics_url(log: Path) -> str:
         found[:] = re.findall(r"http://127\.0\.0\.1:[0-9]+", log.read_text()) if log.exists() else []
         return bool(found)
 
-    until(told, "the learner does not say where its metrics are")
+    until(told, what="the learner does not say where its metrics are")
     return found[0]
 
 

@@ -20,11 +20,12 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from tests.api.harness import PAIR, Publisher, RunningApi, until
+from tests.api.harness import PAIR, Publisher, RunningApi
 from tests.e2e.test_up import running, up
 from tests.hooks.harness import KNOTS as ENGINE_KNOTS
 from tests.hooks.harness import PAIR as ENGINE_PAIR
 from tests.hooks.harness import RawServer, parts, reply, serving, table
+from tests.waiting import until
 
 from accord.api import Settings, patience
 from accord.hooks.agent import Agent

@@ -17,7 +17,8 @@ from tests.hooks.harness import KNOTS as ENGINE_KNOTS
 from tests.hooks.harness import PAIR as ENGINE_PAIR
 from tests.hooks.harness import parts
 from tests.learner.test_service import PAIR_ID, stream, taken
-from tests.malice.stage import PAIR, Stage, staged, until
+from tests.malice.stage import PAIR, Stage, staged
+from tests.waiting import until
 
 from accord.api import Settings
 from accord.hooks.agent import Agent
@@ -119,7 +120,7 @@ def test_an_engine_uses_up_the_ids_of_a_stream(stage: Stage, arguments: tuple[st
         # It looks once a minute, and when it takes a pair.
         stage.store.client.delete(KEYS.lease)
     opened = {"stream opened again", "entries brought back"}
-    until(lambda: opened & events(stage, mark), "nobody opened it")
+    until(lambda: opened & events(stage, mark), what="nobody opened it")
     learns_on(stage)
 
 

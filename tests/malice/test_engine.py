@@ -14,7 +14,8 @@ from tests.api.cli import Cli
 from tests.learner.fleet import KEYS, KNOTS
 from tests.learner.strategies import Engine, with_moments
 from tests.learner.test_influence import extreme
-from tests.malice.stage import EVIL, MOST, PAIR, Stage, staged, until
+from tests.malice.stage import EVIL, MOST, PAIR, Stage, staged
+from tests.waiting import until
 
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.store import PAIRS, PairKeys, PairRecord
@@ -235,7 +236,7 @@ def test_heartbeats_are_swept(stage: Stage) -> None:
     """Of 100,000 heartbeats the learner leaves a bounded number, and none that no engine writes."""
     key, client = PairKeys(PAIR.id).engines, stage.store.client
     honest = flood(stage, 100_000)
-    until(lambda: client.hlen(key) <= MAX_ENGINES, "heartbeats are not swept", 300.0)
+    until(lambda: client.hlen(key) <= MAX_ENGINES, 300.0, what="heartbeats are not swept")
     left = set(client.hkeys(key))
     assert honest <= left
     assert not {HOSTILE.encode(), b"x/long"} & left
@@ -309,6 +310,6 @@ def test_ids_of_the_future(stage: Stage) -> None:
     stage.store.client.xadd(PairKeys(PAIR.id).rounds, {b"d": b"\x07"}, id="4102444800000-0")
     for _ in range(2):
         stage.rounds()
-    until(lambda: stage.counters()["summaries"] >= before["summaries"] + 20, "honest rounds are held up")
+    until(lambda: stage.counters()["summaries"] >= before["summaries"] + 20, what="honest rounds are held up")
     assert grown(before, stage.counters()) == {"schema": 1}
     assert stage.counters()["labels"] > before["labels"]

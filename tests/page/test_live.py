@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from playwright.sync_api import expect
-from tests.api.harness import until
 from tests.api.tokens import TokenFile
 from tests.page.support import SHIFTED, Tabs, Taught, another_api
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.api.auth.roles import Role
 

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 from tests.chaos.campaign import tracebacks
 from tests.chaos.ledger import accounts
-from tests.chaos.node import until
+from tests.waiting import until
 
 from accord.learner.counters import Counters
 from accord.learner.store import Store, connect

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.chaos.node import until
 from tests.chaos.stack import ROOT, pairs_of
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import EmbeddedServer, _free_port

@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import EmbeddedServer
@@ -84,15 +84,6 @@ def detail(url: str, pair: str) -> dict[str, Any]:
     """A pair as the api shows it."""
     found: dict[str, Any] = httpx.get(f"{url}/v1/pairs/{pair}").raise_for_status().json()
     return found
-
-
-def until(condition: Callable[[], object], seconds: float = DEADLINE_S) -> None:
-    """Returns once the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the condition did not come true")
-        time.sleep(0.02)
 
 
 def _ok(url: str) -> bool:
