@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.learner.evaluate.trace import Trace
 from accord.learner.pair import Pair
@@ -19,7 +20,6 @@ from accord.learner.store import connect
 
 from .faults import Event, Fault, Store, World, cluster_faults, sentinel_faults, standalone_faults
 from .ledger import accounts
-from .node import until
 from .stack import Size, Stack, pairs_of
 from .stores import Cluster, Sentinels, Standalone
 from .verdict import StepTimes, Verdict, step_times

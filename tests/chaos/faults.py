@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import redis
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.learner.child import Child
 
-from .node import Node, until
+from .node import Node
 from .stack import Stack
 from .stores import Cluster, Sentinels, Standalone
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import httpx
 from tests.proxy import TcpProxy
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import _free_port
 from accord.learner.pair import Pair
-
-from .node import until
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import redis
 from redis.crc import key_slot
 from tests.e2e.recorder import recorded
+from tests.waiting import until
 
 from accord.learner.child import Child
 from accord.learner.embedded import _find_binary, _free_port
@@ -19,7 +20,7 @@ from accord.learner.pair_learner import Entry
 from accord.learner.store import PairKeys
 from accord.learner.store.records import stream_id
 
-from .node import Node, until
+from .node import Node
 
 
 def in_order(entries: dict[str, bytes]) -> list[Entry]:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from tests.api.harness import PAIR as API_PAIR
 from tests.api.harness import Publisher, RunningApi
-from tests.api.harness import until as soon
 from tests.hooks.harness import KNOTS as ENGINE_KNOTS
 from tests.hooks.harness import PAIR as ENGINE_PAIR
 from tests.hooks.harness import parts
@@ -133,7 +132,7 @@ def test_coefficients_are_evicted_while_traffic_rests(stage: Stage) -> None:
         address = f"/v1/pairs/{PAIR.id}/coefficients"
         assert fresh.get(address).json()["version"] == 0
         stage.store.client.delete(KEYS.lease)
-        soon(lambda: fresh.get(address).json()["version"] == before.version + 1)
+        until(lambda: fresh.get(address).json()["version"] == before.version + 1)
         assert fresh.get(address).json()["workloads"] == json.loads(before.to_json())["workloads"]
         newest = fresh.get(f"/v1/pairs/{PAIR.id}/history", limit=1).json()["entries"][0]
     assert newest["cause"] == "restored"
@@ -230,14 +229,14 @@ def test_a_key_of_all_pairs_has_another_type(
     caplog.set_level(logging.INFO)
     taken(store)
     with learning(store, server):
-        soon(lambda: lines(caplog, "store reached"))
+        until(lambda: lines(caplog, "store reached"))
         right = store.client.dump(key)
         store.client.delete(key)
         store.client.set(key, "x")
-        soon(lambda: lines(caplog, "store lost"))
+        until(lambda: lines(caplog, "store lost"))
         assert "WRONGTYPE" in fields_of(lines(caplog, "store lost")[0])["reason"]
         store.client.restore(key, 0, right, replace=True)
-        soon(lambda: len(lines(caplog, "store reached")) == 2)
+        until(lambda: len(lines(caplog, "store reached")) == 2)
 
 
 def test_a_pairs_key_has_another_type(store: Store, server: EmbeddedServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -247,7 +246,7 @@ def test_a_pairs_key_has_another_type(store: Store, server: EmbeddedServer, capl
     store.client.delete(PairKeys(PAIR_ID).lease)
     store.client.set(PairKeys(PAIR_ID).history, "x")
     with learning(store, server):
-        soon(lambda: lines(caplog, "cannot learn"))
+        until(lambda: lines(caplog, "cannot learn"))
     [line] = lines(caplog, "cannot learn")
     assert line.exc_info is None or line.exc_info is False or line.exc_info[0] is None
     assert (fields_of(line)["pair"], "WRONGTYPE" in fields_of(line)["reason"]) == (record.pair.id, True)
@@ -280,7 +279,7 @@ def test_the_api_is_pointed_at_a_replica(
     Publisher(store).publish()
     with EmbeddedServer(options=["--replicaof", "127.0.0.1", str(server.port)]) as replica:
         with Store(connect(replica.url, role="test")) as copy:
-            soon(lambda: copy.client.info("replication")["master_link_status"] == "up")
+            until(lambda: copy.client.info("replication")["master_link_status"] == "up")
         with RunningApi(Settings(redis_url=replica.url)) as api:
             address = f"/v1/pairs/{API_PAIR.id}"
             assert api.get(f"{address}/coefficients").json()["version"] == 1
@@ -305,7 +304,7 @@ def test_rights_are_taken_from_an_engine_under_way(server: EmbeddedServer, store
         assert agent.flush(10.0)
         admin.execute_command("ACL", "SETUSER", "engine-x", "-xadd")
         agent.put(parts(1))
-        soon(lambda: "'xadd' command" in str(json.loads(store.engines(ENGINE_PAIR.id)["host/0"])["publisher_error"]))
+        until(lambda: "'xadd' command" in str(json.loads(store.engines(ENGINE_PAIR.id)["host/0"])["publisher_error"]))
         assert agent.status()["labels"]["lost"] == 0
         admin.execute_command("ACL", "SETUSER", "engine-x", "+xadd")
         assert agent.flush(20.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.stream import KNOTS, summaries, ticks
+from tests.waiting import until
 
 from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
@@ -15,7 +16,7 @@ from accord.learner.pair_learner import Entry
 from accord.learner.state_codec import decode_learnt
 from accord.learner.store import Store
 
-from .support import Release, detail, replay, running, service, until
+from .support import Release, detail, replay, running, service
 
 PREVIOUS = "0.1.0"
 NOW = Release("now", None)
