@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from accord.learner.store import Store, connect, permanent_reason
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.proxy import TcpProxy
+
+# A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

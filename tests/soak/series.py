@@ -57,5 +57,10 @@ def growth(seconds: Values, values: Values) -> float:
     if len(seconds) < 2:
         return 0.0
     first, second = np.triu_indices(len(seconds), 1)
+    # a busy machine takes two samples in one tenth of a second
+    apart = seconds[second] > seconds[first]
+    first, second = first[apart], second[apart]
+    if not len(first):
+        return 0.0
     slopes = (values[second] - values[first]) / (seconds[second] - seconds[first])
     return float(np.median(slopes) * (seconds[-1] - seconds[0]))
