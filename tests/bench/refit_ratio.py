@@ -10,7 +10,7 @@ import numpy as np
 from accord.learner.basis import Array, SplineBasis
 from accord.learner.hierarchy import Hierarchy
 from accord.learner.information import Information
-from accord.learner.refit import refit
+from accord.learner.refit import _System, refit
 
 REPEATS = 30
 
@@ -76,10 +76,14 @@ def main() -> None:
     Q, e = dense(info, basis)
     cold = Hierarchy.cold(15, basis)
     sweeps = refit(info, cold, basis).sweeps
-    ours, theirs, inverse = seconds(
-        lambda: refit(info, cold, basis), lambda: np.linalg.solve(Q, e), lambda: np.linalg.inv(Q)
+    solve, ours, theirs, inverse = seconds(
+        lambda: _System(info, cold, basis).solve(),
+        lambda: refit(info, cold, basis),
+        lambda: np.linalg.solve(Q, e),
+        lambda: np.linalg.inv(Q),
     )
     print(f"W = 32, K = 15, F = 4: {len(e)} unknowns, {sweeps} sweeps")
+    print(f"its solve / dense solve {solve / theirs:.3f}   (1 / {theirs / solve:.1f})")
     for name, other in (("dense solve", theirs), ("dense inverse, which standard errors would need", inverse)):
         print(f"one refit with errors and variances / {name:46s} {ours / other:6.3f}   (1 / {other / ours:.1f})")
     base = refit_seconds(16, 8, basis)

@@ -60,7 +60,7 @@ def test_redis_stays_bounded_without_a_learner() -> None:
 
 def test_a_simulated_fleet_is_learnt_whole() -> None:
     """Every round of every engine is learnt, each engine under its own name."""
-    found = fleet_simulation.main(engines=100, round_s=10.0, seconds=3.0)
+    found = fleet_simulation.simulate(engines=100, round_s=10.0, seconds=3.0)
     assert found["learnt"] == 1.0
 
 
