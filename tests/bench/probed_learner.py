@@ -13,7 +13,7 @@ from accord.learner.drift import check_river
 from accord.learner.pair_learner import Entry, PairLearner, Published
 from accord.learner.service.loop import LearnerService
 from accord.learner.service.settings import LearnerSettings
-from accord.learner.store import Commit, Lease, Store, connect
+from accord.learner.store import Commit, Lease, Retention, Store, connect
 
 
 def probe(out: Path) -> None:
@@ -28,8 +28,8 @@ def probe(out: Path) -> None:
             folded[(item.table.pair, item.table.version)] = time.time()
         return published
 
-    def timed_commit(self: Store, lease: Lease, step: Commit) -> None:
-        commit(self, lease, step)
+    def timed_commit(self: Store, lease: Lease, step: Commit, *retention: Retention) -> None:
+        commit(self, lease, step, *retention)
         now = time.time()
         for item in step.publications:
             line: dict[str, Any] = {"pair": lease.pair_id, "version": item.version, "watermark": step.watermark}

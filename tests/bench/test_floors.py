@@ -10,6 +10,7 @@ from tests.bench import (
     api_ratio,
     batch_decode,
     fleet_simulation,
+    latency,
     learner_throughput,
     long_polls,
     redis_memory,
@@ -67,3 +68,10 @@ def test_a_simulated_fleet_is_learnt_whole() -> None:
 def test_two_learners_share_the_pairs_and_learn_everything() -> None:
     """A backlog of several pairs is learnt by two learners, each with half of the pairs."""
     assert scale_out.main(pairs=2, rounds=96, turns=1)["by_cpu"] > 1.2
+
+
+def test_every_leg_from_evidence_to_coefficients_is_timed() -> None:
+    """Of each publication but the first it is known when it was put, landed, folded, committed, answered and held."""
+    found = latency.main(rounds=8, pairs=1)
+    assert len(found) == len(latency.LEGS) + 1
+    assert all(p50 >= 0.0 for p50, _ in found.values())
