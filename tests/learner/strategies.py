@@ -14,7 +14,6 @@ from accord.learner.basis import Array, SplineBasis, sigmoid
 from accord.learner.coefficients import Coefficients
 from accord.learner.information import Information
 from accord.learner.moments import Moments
-from accord.learner.sketch import Sketch
 from accord.learner.summary import RoundSummary
 from accord.learner.workload import TemperatureClass
 
@@ -178,8 +177,3 @@ def random_information(
         info.B[w], info.c[w] = H[size:, :size], np.diag(H)[size:]
         info.e0[w], info.e1[w] = e[:size], e[size:]
     return info
-
-
-def empty_sketch(summary: RoundSummary) -> Sketch:
-    """Sketches of the summary's shape without a label."""
-    return Sketch.zeros(len(summary.workloads), summary.k)

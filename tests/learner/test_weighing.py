@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -108,7 +106,7 @@ def test_more_engines_than_there_are_records_are_all_weighed() -> None:
 def test_an_engine_that_starts_anew_within_a_tick_opens_new_books() -> None:
     """The first round of another boot ends what the boot before still had to show."""
     engine = Engine(1)
-    before = [replace(engine.round(20, sketch=False)) for _ in range(3)]
+    before = [engine.round(20, sketch=False) for _ in range(3)]
     again = Engine(2, boot="00000000000000ff")
     after = again.round(20, sketch=False)
     influence = scales().influence

@@ -22,7 +22,7 @@ from .site import Size
 MIB = float(1 << 20)
 MEMORY_SHARE, MEMORY_FLOOR = 0.03, 2.0
 """What memory may gain in the second half of two hours: 3 %, or 2 MiB where that is more. An allocator's noise is below
-it. A process that leaked as much every hour would need more than a month to reach ten times its size."""
+it. A process that leaked 3 % of its size every hour would need twelve days to reach ten times that size."""
 
 NODE = 100
 """Entries that a store drops at once from a stream whose length is capped about so."""

@@ -187,9 +187,9 @@ class DriftMonitor:
         g, c = self.recent[index]
         return bool(c > 0.0 and g / c * np.sign(alarm.after) > 0.5 * abs(alarm.after))
 
-    def dispersion(self, row: int, window: int = 1) -> float:
-        """How much more sums of residuals scatter than independent labels would, over batches of so many blocks."""
-        return _dispersion(self.ring[row, : self.filled[row]], window)
+    def dispersion(self, row: int) -> float:
+        """How much more a block's sum of residuals scatters than that of independent labels would; >= 1."""
+        return _dispersion(self.ring[row, : self.filled[row]], 1)
 
     def _closed_blocks(self, curvature: Array) -> Iterator[Alarm]:
         rows = np.flatnonzero(self.pending[:, 0] >= BLOCK_LABELS)

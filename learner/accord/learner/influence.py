@@ -59,10 +59,10 @@ ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class SetAside:
-    """One workload of one summary that does not count.
+    """What one engine said of one workload in one tick, and what does not count.
 
     Attributes:
-        engine, workload: whose; labels: how many.
+        engine, workload: whose; labels: how many, those of all its summaries of the tick.
         level, slope: by how much it deviates from the other engines, in log-odds and in slope.
     """
 
@@ -99,7 +99,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What it counts.
+    """What the word of each engine counts in each workload, for one tick.
 
     Attributes:
         weights, sketch_weights: [E, W] in [0, 1].
@@ -276,9 +276,8 @@ def _whole(labels: Array) -> npt.NDArray[np.int64]:
 
 def _memory(labels: Array) -> tuple[Array, Array]:
     """What is kept of a record, and what is taken of new sums, [E, W, 1]."""
-    return np.exp(-labels / ENGINE_MEMORY)[..., None], np.minimum(1.0, ENGINE_MEMORY / np.maximum(labels, 1.0))[
-        ..., None
-    ]
+    kept, taken = np.exp(-labels / ENGINE_MEMORY), np.minimum(1.0, ENGINE_MEMORY / np.maximum(labels, 1.0))
+    return kept[..., None], taken[..., None]
 
 
 def _claimed(labels: Array, curvature: Array, usual: Array) -> Array:

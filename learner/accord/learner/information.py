@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
 from .basis import Array, SplineBasis
 from .moments import Moments
@@ -45,11 +44,6 @@ class Information:
         """Multiplies the evidence of each workload by factor [W]."""
         for array in self.arrays().values():
             array *= factor.reshape(-1, *(1,) * (array.ndim - 1))
-
-    def add_at(self, rows: npt.NDArray[np.intp], other: Information) -> None:
-        """Adds other's workload i to row rows[i]; a row may be named more than once."""
-        for name, array in self.arrays().items():
-            np.add.at(array, rows, getattr(other, name))
 
     def recentre(self, basis: SplineBasis, slopes: Array, intercepts: Array) -> None:
         """Keeps the precision and moves the optimum to these coefficients: e = H theta."""

@@ -67,7 +67,8 @@ class Fleet:
     Args:
         client: redis.asyncio client, standalone or cluster, answering bytes.
         learnt: decodes states off the event loop.
-        max_pairs, max_workloads: beyond these, in the order of ids, pairs and workloads are left out and counted.
+        max_pairs, max_workloads: beyond these pairs and workloads are left out and counted: of pairs first those that
+            were never published, otherwise the last ones in the order of ids.
     """
 
     def __init__(self, client: Any, learnt: Learnt, max_pairs: int, max_workloads: int) -> None:
@@ -233,7 +234,7 @@ def _pair_id(name: bytes) -> str | None:
 
 
 def _with(seen: Seen, workloads: Sequence[Workload]) -> Seen:
-    return seen if len(workloads) == len(seen.workloads) else Seen(**{**vars(seen), "workloads": workloads})
+    return seen if len(workloads) == len(seen.workloads) else replace(seen, workloads=workloads)
 
 
 def _workload(item: Mapping[str, Any]) -> Workload:

@@ -105,7 +105,7 @@ class LearnerService:
     def run(self) -> None:
         """Runs until `stop`, then gives every lease back.
 
-        A store that is out of reach is waited for; so is one that refuses what it did before.
+        A store that is out of reach is waited for; so is one that refuses now what it once did.
 
         Raises:
             StoreError: when the store refuses the first pass for good.

@@ -179,7 +179,7 @@ class Store(Registry, Leases, Operators):
     @translated()
     def reopen(self, lease: Lease, limit_ms: int, now_ms: int) -> bool:
         """Takes the last id of an empty stream back to `now_ms` when it lies at or behind `limit_ms`: behind the last
-        id of all a stream takes no entry any more. Whether there was anything to do, and the lease is still good."""
+        id of all a stream takes no entry any more. False, with nothing done, also when the lease has passed on."""
         keys = PairKeys(lease.pair_id)
         args: list[Argument] = [lease.owner, lease.fence, whole("limit_ms", limit_ms, 1), whole("now_ms", now_ms)]
         return bool(self._run(scripts.REOPEN, [keys.lease, keys.rounds], args))
