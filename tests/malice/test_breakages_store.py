@@ -15,6 +15,7 @@ from tests.api.harness import Publisher, RunningApi
 from tests.hooks.harness import KNOTS as ENGINE_KNOTS
 from tests.hooks.harness import PAIR as ENGINE_PAIR
 from tests.hooks.harness import parts
+from tests.learner.strategies import Engine
 from tests.learner.test_service import PAIR_ID, stream, taken
 from tests.malice.stage import PAIR, Stage, staged
 from tests.waiting import until
@@ -31,6 +32,7 @@ from accord.learner.service.loop import LearnerService
 from accord.learner.service.owner import PairOwner
 from accord.learner.service.settings import LearnerSettings
 from accord.learner.store import LEARNERS, PAIRS, Lease, PairKeys, PairRecord, Store, StoreError, connect
+from accord.learner.wire import encode
 
 KEYS = PairKeys(PAIR.id)
 LAST_ID = "18446744073709551615-18446744073709551615"
@@ -184,6 +186,39 @@ def test_a_lost_table_keeps_its_overrides_end(store: Store) -> None:
     assert owner.step([], end_ms, 1_000) == 0
     owner.repair.next_s = 0.0
     assert owner.step([], end_ms, 1_000) == 1
+
+
+def test_coefficients_and_history_are_lost_again_while_traffic_rests(store: Store) -> None:
+    """Every loss is mended, also when what is published again is the same to the byte as after the loss before."""
+    owner, _, _, end_ms = owned(store)
+    owner.step(store.read(PAIR_ID, owner.watermark, 1_000), end_ms, 1_000)
+    keys, state = PairKeys(PAIR_ID), store.load(PAIR_ID).body
+    for _ in range(3):
+        store.client.delete(keys.coefficients, keys.history)
+        owner.repair.next_s = 0.0
+        assert owner.step([], end_ms, 1_000) == 1
+        assert store.is_served(PAIR_ID)
+    assert store.load(PAIR_ID).body == state
+
+
+@pytest.mark.parametrize("far", [True, False], ids=["in the future", "in a tick that is learnt"])
+def test_an_entry_of_many_fields_takes_nothing_with_it(store: Store, far: bool) -> None:
+    """Entries get new ids although one among them has more fields than a script can pass on; only that is refused."""
+    owner, _, _, end_ms = owned(store)
+    keys, fields = PairKeys(PAIR_ID), {f"f{number}": "" for number in range(10_000)}
+    if not far:
+        owner.step(store.read(PAIR_ID, owner.watermark, 1_000), end_ms, 1_000)
+    else:
+        store.client.delete(keys.rounds)
+    first_ms = end_ms + 3_600_000 if far else int(owner.watermark.partition("-")[0])
+    store.client.xadd(keys.rounds, fields, id=f"{first_ms}-999")
+    bodies = [encode(Engine(2, pair=PAIR_ID, name="other").round(5)) for _ in range(3)]
+    for number, body in enumerate(bodies, start=1_000):
+        store.append(PAIR_ID, body, entry_id=f"{first_ms}-{number}")
+    owner.step(store.read(PAIR_ID, owner.watermark, 1_000), end_ms, 1_000)
+    found = store.read(PAIR_ID, owner.watermark, 1_000)
+    assert [body for _, body in found] == [b"", *bodies]
+    assert {int(entry_id.partition("-")[0]) for entry_id, _ in found} != {first_ms}
 
 
 @pytest.mark.parametrize("expires", ["32503680000000", "soon"], ids=["in the year 3000", "no number"])

@@ -20,6 +20,17 @@ local function now_ms()
 end
 """
 
+_PAYLOAD = """
+local function payload(entry)
+  local found = ''
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == 'd' then found = entry[2][i + 1] end
+  end
+  return found
+end
+"""
+"""What is read of an entry. Only this is copied: Lua cannot pass on all that an entry may hold."""
+
 CLOCK = _HEAD + _NOW + "return now_ms()"
 """KEYS any key of the node that is asked | ARGV none -> unix ms by that node's clock."""
 
@@ -122,7 +133,10 @@ COMMIT = (
 local now = now_ms()
 local stored = redis.call('HMGET', KEYS[2], 'watermark', 'commit')
 local watermark = stored[1] or '0-0'
-if stored[2] == ARGV[5] then return {'already', watermark} end
+local version, first = redis.call('HGET', KEYS[3], 'version') or '-1', 19
+-- Coefficients that were lost since are published once more, by what may be the same commit.
+local served = #ARGV < first or (tonumber(version) or -1) >= tonumber(ARGV[#ARGV - 4])
+if stored[2] == ARGV[5] and served then return {'already', watermark} end
 
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'expires_ms')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then
@@ -135,8 +149,6 @@ if ARGV[15] ~= '' then
   if revision ~= ARGV[15] then return {'overrides', revision .. ' instead of ' .. ARGV[15]} end
 end
 
-local first = 19
-local version = redis.call('HGET', KEYS[3], 'version') or '-1'
 for i = first, #ARGV, 5 do
   if tonumber(ARGV[i]) <= tonumber(version) then return {'version', ARGV[i] .. ' after ' .. version} end
   version = ARGV[i]
@@ -179,9 +191,9 @@ return {'ok', ARGV[4]}
 15 expected revision of the overrides ('' when it does not matter), 16 '1' when a learnt table follows, '0' to drop the
 stored one, '' to leave it, 17 learnt table, 18 greatest age of history in ms ('0' for any),
 then for each publication: version, table, etag, published_ms, history entry
--> {'ok', watermark} when applied; {'already', watermark} when the last commit was this very one (a retry);
-or, with nothing written, {'fence', why}, {'watermark', the stored one}, {'overrides', which instead of which},
-{'version', which after which}.
+-> {'ok', watermark} when applied; {'already', watermark} when the last commit was this very one (a retry) and what it
+published was not lost since; or, with nothing written, {'fence', why}, {'watermark', the stored one},
+{'overrides', which instead of which}, {'version', which after which}.
 """
 
 STANDING = (
@@ -288,6 +300,7 @@ tables, which are nearly all of the bytes."""
 
 BRING_BACK = (
     _HEAD
+    + _PAYLOAD
     + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
@@ -299,7 +312,7 @@ local first = math.max(earliest, (math.floor(now / tick) - math.floor((#ahead - 
 redis.call('DEL', KEYS[2])
 for i, entry in ipairs(ahead) do
   local ms = first + math.floor((i - 1) / most) * tick
-  redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', unpack(entry[2]))
+  redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', 'd', payload(entry))
 end
 return #ahead
 """
@@ -337,19 +350,17 @@ _READING = "#!lua flags=no-writes,allow-oom\n"
 
 READ = (
     _READING
+    + _PAYLOAD
     + """
 local left, budget, longest = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, start, bytes = {'0'}, ARGV[1], 0
 while left > 0 do
   local page = redis.call('XRANGE', KEYS[1], start, ARGV[6], 'COUNT', math.min(left, 32))
   for _, entry in ipairs(page) do
-    local payload = ''
-    for i = 1, #entry[2], 2 do
-      if entry[2][i] == 'd' then payload = entry[2][i + 1] end
-    end
-    if #payload > longest then payload = ARGV[5] .. string.format('%.0f', #payload) end
-    found[#found + 1], found[#found + 2] = entry[1], payload
-    bytes, left = bytes + #payload, left - 1
+    local body = payload(entry)
+    if #body > longest then body = ARGV[5] .. string.format('%.0f', #body) end
+    found[#found + 1], found[#found + 2] = entry[1], body
+    bytes, left = bytes + #body, left - 1
     if bytes >= budget then
       found[1] = '1'
       return found
@@ -427,6 +438,7 @@ return may
 
 MOVE_ON = (
     _HEAD
+    + _PAYLOAD
     + """
 local held = redis.call('HMGET', KEYS[1], 'owner', 'fence')
 if held[1] ~= ARGV[1] or held[2] ~= ARGV[2] then return 0 end
@@ -449,7 +461,7 @@ if ms >= limit then
   ms = target
   for i, entry in ipairs(waiting) do
     ms = target + math.floor((i - 1) / per) * tick
-    redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', unpack(entry[2]))
+    redis.call('XADD', KEYS[2], string.format('%.0f', ms) .. '-*', 'd', payload(entry))
   end
   return ms
 end
@@ -461,7 +473,7 @@ while true do
   if moved then target = target + tick end
   moved = true
   for _, entry in ipairs(late) do
-    redis.call('XADD', KEYS[2], string.format('%.0f', target) .. '-*', unpack(entry[2]))
+    redis.call('XADD', KEYS[2], string.format('%.0f', target) .. '-*', 'd', payload(entry))
     redis.call('XDEL', KEYS[2], entry[1])
   end
 end
