@@ -22,9 +22,10 @@ from tests.waiting import until
 from accord.learner.counters import Counters
 from accord.learner.embedded import EmbeddedServer
 from accord.learner.errors import InvalidValue
+from accord.learner.log_throttle import QUIET_S
 from accord.learner.logs import fields_of
 from accord.learner.pair import DraftSampling, Method, Pair
-from accord.learner.service.journal import QUIET_S, Journal
+from accord.learner.service.journal import Journal
 from accord.learner.service.loop import LearnerService
 from accord.learner.service.metrics import OTHER, Meters
 from accord.learner.service.metrics_server import SILENT_S, MetricsServer, MetricsServerError

@@ -177,12 +177,13 @@ def test_operators_race(api: RunningApi) -> None:
 
 
 def test_more_overrides_than_a_pair_can_have(api: RunningApi) -> None:
-    """The 65th workload is refused, and says why; those before it stay."""
+    """Overrides that would bring a table beyond 64 rows are refused, and say why; those before them stay."""
     body = {"kind": "shift", "shift": 0.1, "reason": "flood", "actor": "script"}
     with httpx.Client(base_url=f"{api.url}/v1/pairs/{PAIR.id}", timeout=30.0, headers={"If-Match": "*"}) as client:
         answers = [client.put(f"/workloads/w{number}:hot/override", json=body) for number in range(80)]
     refused = [answer for answer in answers if answer.status_code != 200]
-    assert {answer.status_code for answer in refused} == {409}
+    # The table has a learnt row already.
+    assert [answer.status_code for answer in answers] == [200] * 63 + [409] * 17
     assert "at most 64" in refused[0].json()["error"]["message"]
     assert len(api.get(f"/v1/pairs/{PAIR.id}/overrides").json()["overrides"]) == 80 - len(refused)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from redis.exceptions import ResponseError
 from starlette.exceptions import HTTPException
 
-from accord.learner.service.journal import Throttle
+from accord.learner.log_throttle import LogThrottle
 from accord.learner.store.errors import StoreCorruptError, StoreError, StoreUnavailableError
 
 from .logs import event
@@ -185,7 +185,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _internal_error)
 
 
-_told = Throttle()
+_told = LogThrottle()
 """Of what the store refuses: anybody may ask again and again."""
 
 

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from accord.learner.errors import AccordError
-from accord.learner.service.journal import Throttle
+from accord.learner.log_throttle import LogThrottle
 
 from .logs import event
 from .patience import PatientProtocol
@@ -209,7 +209,7 @@ def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         event("no file descriptors left", level=logging.ERROR, reason=str(context.get("exception")), count=count)
 
 
-_complaints = Throttle()
+_complaints = LogThrottle()
 
 
 def _not_cancelled(record: logging.LogRecord) -> bool:

@@ -8,47 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..counters import Counters
+from ..log_throttle import LogThrottle
 from ..logs import event
 from .watch import Step, Watcher
 
 log = logging.getLogger("accord.learner")
-
-QUIET_S = 60.0
-"""A refusal, or a workload that the guard holds, is logged when it first comes; then at most once in this time."""
-MAX_KINDS = 4096
-
-
-class Throttle:
-    """Lets the first of a kind through at once, and then one word a minute with how many there were.
-
-    Args:
-        clock: seconds.
-
-    >>> seconds = [0.0]
-    >>> throttle = Throttle(lambda: seconds[0])
-    >>> throttle.count("a", 2), throttle.count("a", 3)
-    (2, 0)
-    >>> seconds[0] = 60.0
-    >>> throttle.count("a", 1)
-    4
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._said: dict[object, tuple[float, int]] = {}
-
-    def count(self, kind: object, number: int = 1) -> int:
-        """How many of a kind are to be told of now, these included; 0 for none yet."""
-        now = self._clock()
-        at, kept = self._said.get(kind, (float("-inf"), 0))
-        if now - at < QUIET_S:
-            self._said[kind] = (at, kept + number)
-            return 0
-        if len(self._said) >= MAX_KINDS:
-            self._said = {other: told for other, told in self._said.items() if now - told[0] < QUIET_S}
-        if len(self._said) < MAX_KINDS:
-            self._said[kind] = (now, 0)
-        return kept + number
 
 
 class Journal(Watcher):
@@ -59,7 +23,7 @@ class Journal(Watcher):
     """
 
     def __init__(self, store: str = "", clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._throttle = store, Throttle(clock)
+        self._store, self._throttle = store, LogThrottle(clock)
 
     def store_reached(self) -> None:
         """One line."""

@@ -48,7 +48,7 @@ READ_BYTES = 64 << 20
 """About how much is read of all pairs at once; there is always room for one entry of each."""
 
 AHEAD_ENTRIES = 5_000
-"""How many entries with ids in the future are kept."""
+"""How many entries with ids in the future are kept, and how many that wait beside one get new ids."""
 
 _REFUSALS: dict[bytes, type[StoreError]] = {
     b"fence": FenceLostError,
