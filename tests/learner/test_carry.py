@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import Engine, some
@@ -15,7 +16,7 @@ from accord.learner.overrides import Kind
 from accord.learner.pair import DraftSampling, Method, Pair
 from accord.learner.service.owner import PairOwner
 from accord.learner.state_codec import Learnt, decode_learnt, encode_learnt
-from accord.learner.store import Publication, Store
+from accord.learner.store import PairKeys, Publication, Store
 from accord.learner.wire import encode
 
 KNOTS = (0.0, 2.0)
@@ -112,6 +113,21 @@ def test_a_prior_carried_by_a_clock_that_is_ahead_holds_no_publication_up(store:
     published = sum(fresh.step(store.read(NEW.id, fresh.watermark, 10), now + turn * 250, 10) for turn in range(1, 12))
     assert published == 1
     assert not fresh.learner.learnt.due
+
+
+@pytest.mark.parametrize("fields", [{"version": "x"}, {"version": "7"}, {"version": "7", "body": "{}", "etag": "x"}])
+def test_a_prior_that_cannot_be_read_is_not_carried(store: Store, fields: dict[str, str]) -> None:
+    """A pair beside one with broken coefficients starts cold, and is learnt."""
+    old = replace(NEW, k=3)
+    store.register(old, KNOTS)
+    store.client.hset(PairKeys(old.id).coefficients, mapping=fields)
+    record = store.register(NEW, KNOTS)
+    lease = store.acquire(NEW.id, "test", 60_000)
+    assert lease is not None
+    owner = PairOwner(store, record, lease, carry=True)
+    assert owner.learner.learnt.carried == {}
+    body = encode(Engine(2, k=NEW.k, pair=NEW.id, requests=40).round(60))
+    assert owner.step([("1000-0", body)], 5_000, 10) == 1
 
 
 def test_what_an_operator_pinned_is_not_carried(store: Store) -> None:

@@ -201,6 +201,18 @@ def test_coefficients_and_history_are_lost_again_while_traffic_rests(store: Stor
     assert store.load(PAIR_ID).body == state
 
 
+@pytest.mark.parametrize("version", ["abc", "-1", str(2**53 - 1), str(2**53)])
+def test_coefficients_are_lost_beside_a_history_without_versions(store: Store, version: str) -> None:
+    """They are published again all the same, and learning does not end."""
+    owner, _, _, end_ms = owned(store)
+    owner.step(store.read(PAIR_ID, owner.watermark, 1_000), end_ms, 1_000)
+    keys, served = PairKeys(PAIR_ID), store.coefficients(PAIR_ID)
+    store.client.xadd(keys.history, {"version": version})
+    store.client.delete(keys.coefficients)
+    assert owner.step([], end_ms, 1_000) == 1
+    assert store.coefficients(PAIR_ID) == served
+
+
 @pytest.mark.parametrize("far", [True, False], ids=["in the future", "in a tick that is learnt"])
 def test_an_entry_of_many_fields_takes_nothing_with_it(store: Store, far: bool) -> None:
     """Entries get new ids although one among them has more fields than a script can pass on; only that is refused."""

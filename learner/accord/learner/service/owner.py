@@ -26,6 +26,7 @@ from ..store import (
     Retention,
     Store,
     StoreError,
+    StoreUnavailableError,
     stream_id,
 )
 from .heartbeats import Heartbeats
@@ -253,10 +254,16 @@ class PairOwner:
     def _carried(self, fresh: Learnt, record: PairRecord) -> Learnt:
         known = {pair_id: (other.pair, other.knots) for pair_id, other in self.store.pairs().items()}
         for pair_id in by_nearness(record.pair, record.knots, known):
-            served = self.store.coefficients(pair_id)
-            if served is not None and served.version > 0:
-                # What an operator put there is a wish for that pair only.
-                return carried(fresh, CoefficientTable.from_json(served.learnt or served.body))
+            try:
+                served = self.store.coefficients(pair_id)
+                if served is not None and served.version > 0:
+                    # What an operator put there is a wish for that pair only.
+                    return carried(fresh, CoefficientTable.from_json(served.learnt or served.body))
+            except StoreUnavailableError:
+                raise
+            except AccordError as error:
+                # What is wrong with another pair's keys is no reason not to learn this one.
+                event(log, "prior not carried", level=logging.WARNING, pair=self.pair_id, reason=str(error))
         return fresh
 
     def _whole_ticks(self, entries: list[Entry], closed: int, read_count: int) -> tuple[list[Entry], int]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from redis.exceptions import NoScriptError
 
-from ..bounds import whole
+from ..bounds import EXACT, whole
 from ..errors import InvalidValue
 from ..wire import MAX_WIRE_BYTES, TOO_LONG
 from . import scripts
@@ -297,8 +297,12 @@ class Store(Registry, Leases, Operators):
         return bool(self._client.hexists(PairKeys(pair_id).coefficients, "version"))
 
     def newest_version(self, pair_id: str) -> int:
-        """The version that was published last as far as the history tells; 0 without one."""
-        return next((entry.version for entry in self.history(pair_id, 1)), 0)
+        """The version that was published last as far as the history tells; 0 without one, or where it is none."""
+        try:
+            version = next((entry.version for entry in self.history(pair_id, 1)), 0)
+        except StoreCorruptError:
+            return 0
+        return version if 0 <= version < EXACT - 1 else 0
 
     @translated()
     def note_expiry(self, pair_id: str, expires_ms: int | None) -> None:
