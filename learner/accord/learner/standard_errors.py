@@ -50,7 +50,7 @@ def request_share(weight: float, curvature: float) -> tuple[float, float]:
 
     >>> labels, ratio = request_share(0.7, 0.15)
     >>> round(labels), round(ratio, 2)
-    (103, 0.72)
+    (116, 0.71)
     """
     first, square = mean_weights(curvature)
     place = int(np.searchsorted(-first, -weight))

@@ -38,11 +38,13 @@ def choose_variance(loss: Array, current: npt.NDArray[np.int64]) -> npt.NDArray[
 def expected_variance(loss: Array) -> Array:
     """What the request effect's variance is expected to be, [W]: its posterior mean under a flat prior over the grid.
 
-    Unlike the choice it owns to not knowing: without any labels it is the middle of the grid. The integral is the
-    trapezoidal rule's.
+    Unlike the choice it owns to not knowing: without any labels in the pair it is the middle of the grid; a workload
+    that has none of its own leans on its siblings. The integral is the trapezoidal rule's.
 
+    >>> expected_variance(np.zeros((1, 6))).round(3)
+    array([0.2])
     >>> expected_variance(np.array([[0.0] * 6, [900.0, 850.0, 820.0, 800.0, 840.0, 860.0]])).round(3)
-    array([0.119, 0.1  ])
+    array([0.101, 0.1  ])
     """
     score = _score(loss)
     grid = np.array(VARIANCE_GRID)
