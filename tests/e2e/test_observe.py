@@ -26,7 +26,6 @@ from accord.learner.store import Store, connect
 from accord.learner.workload import WorkloadKey
 
 DOC = Path(__file__).parent.parent.parent / "docs" / "observe.md"
-UNITS = ("seconds", "bytes", "ratio")
 TARGET_LABELS = {"instance", "job"}
 """Labels that Prometheus adds to whatever it scrapes."""
 

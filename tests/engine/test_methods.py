@@ -46,13 +46,6 @@ def learnt(llm: LLM, *wanted: SamplingParams) -> dict[str, Moments]:
         return evidence.total()
 
 
-def accepted_of(llm: LLM, wanted: SamplingParams) -> tuple[int, int]:
-    """Accepted drafts and made labels of one greedy request, from its answer alone."""
-    moments = learnt(llm, wanted)
-    (only,) = moments.values()
-    return int(only.y.sum()), int(only.n.sum())
-
-
 def test_observe_measures_fixed_drafts(llm: LLM) -> None:
     """Without adaptive verification each mixed-batch request teaches its own workload, as many labels as it has."""
     session = local(llm)

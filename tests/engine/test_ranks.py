@@ -146,14 +146,6 @@ def test_both_ranks_apply_the_same_at_the_same_step(llm: LLM, stack: Stack) -> N
         assert rank["engine_errors"] == {}
 
 
-def digests_of(worker: Any, tables: list[bytes]) -> list[str]:
-    """What each table would be journalled as on this rank, with the slots that it has."""
-    from accord.hooks.vllm.rows import Rows
-
-    keys = session_of(worker)._slots.keys
-    return [Rows.of(CoefficientTable.from_json(table)).digest(keys) for table in tables]
-
-
 def coefficients_of(worker: Any) -> list[float]:
     """What the kernels of this rank read."""
     values: list[float] = session_of(worker).estimator._theta.flatten().tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .basis import DEFAULT_KNOTS, Array, SplineBasis, sigmoid
-from .bounds import EXACT
+from .bounds import whole
 from .errors import InvalidValue, Reason, Refusal
 from .pair import check_k, check_pair_id
 from .workload import WorkloadKey
@@ -128,9 +128,7 @@ class CoefficientTable:
     def __post_init__(self) -> None:
         check_pair_id(self.pair)
         for name in ("version", "published_ms"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < EXACT:
-                raise InvalidValue(name, value, "must be a whole number >= 0")
+            whole(name, getattr(self, name))
         if len(self.workloads) > MAX_WORKLOADS:
             raise InvalidValue("workloads", len(self.workloads), f"at most {MAX_WORKLOADS} rows")
         size, k = self.basis.size, check_k(self.prior.k)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .basis import Array, SplineBasis
-from .bounds import EXACT
+from .bounds import whole
 from .coefficients import MAX_WORKLOADS
 from .errors import InvalidValue, Reason, Refusal
 from .moments import Moments
@@ -116,7 +116,7 @@ def _build(meta: dict[str, Any], arrays: Packed) -> RoundSummary:
         basis = SplineBasis(tuple(_number("knots", t) for t in knots))
         k = check_k(meta.get("k"))
         fields: dict[str, Any] = {"pair": check_pair_id(meta.get("pair")), "engine": check_engine(meta.get("engine"))}
-        fields |= {name: _count(name, meta.get(name)) for name in ("first_seq", "last_seq", "version", "steps")}
+        fields |= {name: whole(name, meta.get(name)) for name in ("first_seq", "last_seq", "version", "steps")}
         boot = meta.get("boot")
         if not isinstance(boot, str) or not _BOOT.fullmatch(boot):
             raise InvalidValue("boot", boot, "must be 16 hex digits")
@@ -166,12 +166,6 @@ def check(summary: RoundSummary) -> None:
     check_sums(sums)
     if summary.sketch is not None:
         check_sketch(summary.sketch)
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < EXACT:
-        raise InvalidValue(name, value, "must be a whole number >= 0")
-    return value
 
 
 def _number(name: str, value: object) -> float:
