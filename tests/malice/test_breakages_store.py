@@ -31,7 +31,17 @@ from accord.learner.pair_learner import TICK_MS, tick_of
 from accord.learner.service.loop import LearnerService
 from accord.learner.service.owner import PairOwner
 from accord.learner.service.settings import LearnerSettings
-from accord.learner.store import LEARNERS, PAIRS, Lease, PairKeys, PairRecord, Store, StoreError, connect
+from accord.learner.store import (
+    LEARNERS,
+    PAIRS,
+    Lease,
+    PairKeys,
+    PairRecord,
+    Store,
+    StoreError,
+    StoreUnavailableError,
+    connect,
+)
 from accord.learner.wire import encode
 
 KEYS = PairKeys(PAIR.id)
@@ -199,6 +209,29 @@ def test_coefficients_and_history_are_lost_again_while_traffic_rests(store: Stor
         assert owner.step([], end_ms, 1_000) == 1
         assert store.is_served(PAIR_ID)
     assert store.load(PAIR_ID).body == state
+
+
+def test_an_owner_ends_right_after_it_published_a_lost_table_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the override in it is known all the same."""
+    owner, record, lease, end_ms = owned(store)
+    owner.step(store.read(PAIR_ID, owner.watermark, 1_000), end_ms, 1_000)
+    store.apply(put(store.standing(record), None, Wish(Kind.SHIFT, shift=-0.5, expires_in_s=60.0), Author("a", "b")))
+    key = PairKeys(PAIR_ID).coefficients
+    expires = store.client.hget(key, "expires_ms")
+    store.client.delete(key)
+
+    def commit(*arguments: Any) -> None:
+        Store.commit(store, *arguments)
+        raise StoreUnavailableError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "commit", commit)
+        with pytest.raises(StoreUnavailableError):
+            owner.step([], end_ms, 1_000)
+    assert PairOwner(store, record, lease).step([], end_ms, 1_000) == 0
+    assert store.client.hget(key, "expires_ms") == expires
 
 
 @pytest.mark.parametrize("version", ["abc", "-1", str(2**53 - 1), str(2**53)])

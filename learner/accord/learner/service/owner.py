@@ -183,13 +183,14 @@ class PairOwner:
             known = self.store.newest_version(self.pair_id) if lost else 0
             served = served_instead(published, standing, state, known)
             composed = replace(commit, publications=served.publications, revision=served.revision, learnt=served.learnt)
+            if lost and standing.overrides:
+                # Before the commit: whoever ends after it says nothing more, and nobody would end the override.
+                self.store.note_expiry(self.pair_id, next_expiry(standing.overrides.values()))
             try:
                 self.store.commit(self.lease, composed, self.retention)
             except OverridesMovedError as error:
                 moved = error
             else:
-                if lost and standing.overrides:
-                    self.store.note_expiry(self.pair_id, next_expiry(standing.overrides.values()))
                 return served.published
         raise moved
 
