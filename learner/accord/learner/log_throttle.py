@@ -8,7 +8,9 @@ from collections.abc import Callable
 QUIET_S = 60.0
 """What anybody may cause again and again is logged when it first comes; then at most once in this time."""
 MAX_KINDS = 4096
-"""Kinds that are remembered; beyond them each word of a new kind is let through."""
+"""Kinds that are remembered for a minute; what is beyond them is one more kind, whatever it is."""
+
+_BEYOND = object()
 
 
 class LogThrottle:
@@ -33,12 +35,13 @@ class LogThrottle:
     def count(self, kind: object, number: int = 1) -> int:
         """How many of a kind are to be told of now, these included; 0 for none yet."""
         now = self._clock()
+        if kind not in self._said and len(self._said) >= MAX_KINDS:
+            self._said = {other: told for other, told in self._said.items() if now - told[0] < QUIET_S}
+            if len(self._said) >= MAX_KINDS:
+                kind = _BEYOND
         at, kept = self._said.get(kind, (float("-inf"), 0))
         if now - at < QUIET_S:
             self._said[kind] = (at, kept + number)
             return 0
-        if len(self._said) >= MAX_KINDS:
-            self._said = {other: told for other, told in self._said.items() if now - told[0] < QUIET_S}
-        if len(self._said) < MAX_KINDS:
-            self._said[kind] = (now, 0)
+        self._said[kind] = (now, 0)
         return kept + number
