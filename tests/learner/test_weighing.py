@@ -103,15 +103,25 @@ def test_more_engines_than_there_are_records_are_all_weighed() -> None:
     assert set(influence.engines) <= {summary.engine for summary in summaries[-2 * MAX_ENGINES :]}
 
 
-def test_an_engine_that_starts_anew_within_a_tick_opens_new_books() -> None:
-    """The first round of another boot ends what the boot before still had to show."""
-    engine = Engine(1)
-    before = [engine.round(20, sketch=False) for _ in range(3)]
-    again = Engine(2, boot="00000000000000ff")
-    after = again.round(20, sketch=False)
+def test_an_engine_that_starts_anew_opens_new_books() -> None:
+    """With the first round of another boot ends what the boot before still had to show from earlier ticks."""
+    engine, again = Engine(1), Engine(2, boot="00000000000000ff")
     influence = scales().influence
-    scales(influence).weigh([*before, after], AT_MS)
-    assert influence.books[0].sum() == pytest.approx(after.labels)
+    scales(influence).weigh([engine.round(20, sketch=False) for _ in range(3)], AT_MS)
+    last, after = engine.round(20, sketch=False), again.round(20, sketch=False)
+    scales(influence).weigh([last, after], AT_MS + 250)
+    assert influence.books[0].sum() == pytest.approx(last.labels + after.labels)
+
+
+def test_changing_boots_costs_no_judgement_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two boots of one name that take turns within a tick are judged together, and none of their labels is lost."""
+    made = [Engine(seed, boot=f"{seed:016x}") for seed in (1, 2)]
+    summaries = [made[number % 2].round(5, sketch=False) for number in range(20)]
+    judged, judge = list[int](), Influence.judge
+    monkeypatch.setattr(Influence, "judge", lambda self, said: (judged.append(1), judge(self, said))[1])
+    weighed = scales().weigh(summaries, AT_MS)
+    assert len(judged) == 1
+    assert weighed.labels.sum() == sum(summary.labels for summary in summaries)
 
 
 def test_labels_behind_a_sketch_wait_for_the_next_one() -> None:

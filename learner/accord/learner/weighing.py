@@ -199,16 +199,17 @@ class _Laid:
 
 
 def _groups(summaries: Sequence[RoundSummary]) -> Iterator[list[RoundSummary]]:
-    """Parts of a tick that are judged at once: as many engines as there are records for, each with one boot."""
-    group, boots = list[RoundSummary](), dict[str, str]()
+    """Parts of a tick that are judged at once: as many engines as there are records for.
+
+    Not one for each boot: an engine that changes boots from summary to summary must not cost a judgement each.
+    """
+    group, engines = list[RoundSummary](), set[str]()
     for summary in summaries:
-        if boots.get(summary.engine, summary.boot) != summary.boot or (
-            summary.engine not in boots and len(boots) == MAX_ENGINES
-        ):
+        if summary.engine not in engines and len(engines) == MAX_ENGINES:
             yield group
-            group, boots = [], {}
+            group, engines = [], set()
         group.append(summary)
-        boots[summary.engine] = summary.boot
+        engines.add(summary.engine)
     if group:
         yield group
 
