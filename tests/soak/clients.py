@@ -177,5 +177,6 @@ class Operator:
                 # It may have lapsed since it was listed.
                 self._clients.count("operator", answer, (200, 404, 412))
             return
-        # Something may have lapsed, or been displaced or trimmed, since it was read.
-        self._clients.count("operator", answer, (200, 404, 412))
+        # Something may have lapsed, or been displaced or trimmed, since it was read; and a full pair has no row for a
+        # workload that was displaced.
+        self._clients.count("operator", answer, (200, 404, 409, 412))

@@ -30,7 +30,7 @@ PERMANENT = {
     "history": "a stream of capped length",
     "overrides": "an operator's wish holds until the operator withdraws it",
     "audit": "a stream of capped length",
-    "engines": "one field for each engine; whoever takes the pair forgets those that were silent for a day",
+    "engines": "one field for each engine; the learner forgets those that were silent for a day, and any beyond 16,384",
     "lease": "the fence may only grow, also across expiry: a key that vanished would start it again",
 }
 """Keys without a TTL, by their last part, each with the reason why it may stay."""
