@@ -154,16 +154,36 @@ def test_a_pair_has_room_for_so_many_workloads_and_no_more() -> None:
     assert len(state.keys) == MAX_WORKLOADS
 
 
-def test_evidence_that_is_not_finite_leaves_the_last_fit_in_force() -> None:
-    """After NaN the coefficients, errors and pair parameters of the fit before stay, and the status says so."""
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["A", "B", "c", "g0", "g1", "y", "loss"])
+def test_evidence_that_is_not_finite_is_set_aside_alone(name: str, value: float) -> None:
+    """NaN in one workload of a summary takes nothing from what is known, and the summary's other workload is learnt."""
+    state, engine = fresh(), Engine(1)
+    state.fold(1, [engine.round(30)])
+    before = {name: array[0].copy() for name, array in state.information.arrays().items()}
+    known = state.arrays["c"][1].sum()
+    bad = engine.round(5)
+    array = getattr(bad.moments, name).copy()
+    array[0].flat[-1] = value
+    folded = state.fold(2, [with_moments(bad, **{name: array})])
+    assert [(item.engine, item.workload) for item in folded.aside] == [(bad.engine, bad.workloads[0])]
+    assert folded.aside[0].labels == bad.moments.n[0].sum()
+    assert state.status is FitStatus.CONVERGED
+    for told, array in state.information.arrays().items():
+        assert np.array_equal(array[0], before[told])
+    assert state.arrays["c"][1].sum() > known
+    kept = [*state.arrays.values(), *(getattr(state.influence, told) for told in state.influence.ARRAYS)]
+    assert all(np.isfinite(array).all() for array in kept)
+
+
+def test_a_fit_that_is_not_finite_leaves_the_last_one_in_force() -> None:
+    """After evidence that cannot be fitted coefficients, errors and pair parameters stay, and the status says so."""
     state, engine = fresh(), Engine(1)
     state.fold(1, [engine.round(30)])
     before = {name: state.arrays[name].copy() for name in ("slopes", "intercepts", "slope_errors", "intercept_errors")}
     hierarchy = state.hierarchy
-    bad = engine.round(5)
-    g1 = bad.moments.g1.copy()
-    g1[0, 0] = np.nan
-    state.fold(2, [with_moments(bad, g1=g1)])
+    state.arrays["e1"][0, 0] = np.nan
+    state.refit()
     assert state.status is FitStatus.NOT_FINITE
     assert state.hierarchy is hierarchy
     for name, array in before.items():

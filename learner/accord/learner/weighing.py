@@ -86,8 +86,10 @@ class Scales:
         places = self.influence.place(speakers, at_ms)
         laid = _Laid(summaries, self.rows, places, len(self.influence.engines), self.basis)
         before = int(self.influence.sketch_aside.sum())
-        verdict = self.influence.judge(self._said(laid))
-        self._add_up(laid, verdict, total)
+        # Evidence may hold what is no number: it gets no weight.
+        with np.errstate(invalid="ignore", over="ignore"):
+            verdict = self.influence.judge(self._said(laid))
+            self._add_up(laid, verdict, total)
         for sketch, items in laid.sketches():
             rows, counts = laid.rows[items], verdict.sketch_weights.reshape(-1)[laid.cells[items], None, None, None]
             total.sketch.acceptance[rows] += counts * sketch.acceptance
@@ -97,8 +99,9 @@ class Scales:
 
     def _add_up(self, laid: _Laid, verdict: Verdict, total: Weighed) -> None:
         weights, gains = (table.reshape(-1)[laid.cells, None] for table in (verdict.weights, verdict.gains))
-        moments, targets = laid.moments, [*total.information.arrays().values(), total.n, total.y, total.loss]
-        weighed = _flat([*laid.information.arrays().values(), moments.n, moments.y, moments.loss * gains]) * weights
+        targets = [*total.information.arrays().values(), total.n, total.y, total.loss]
+        weighed = laid.evidence * weights
+        weighed[:, -GRID:] *= gains
         # what is no number counts nothing, not NaN
         weighed[weights[:, 0] == 0.0] = 0.0
         sums = laid.by_workload.of(np.concatenate([weighed, np.rint(laid.labels)[:, None]], axis=1))
@@ -115,6 +118,8 @@ class Scales:
         r, v, vf = (item.sum(axis=1) for item in (g1, information.c, information.B[..., 0]))
         residuals = np.stack([r, v, g0[:, 0], vf, information.A[:, 0]], axis=1)
         counts = np.stack([laid.labels, moments.y.sum(axis=1)], axis=1)
+        broken = ~np.isfinite(laid.evidence).all(axis=1)
+        residuals[broken], counts[broken, 1] = np.nan, 0.0
         e, w = laid.engines, len(self.keys)
         told = laid.by_engine.of(
             np.concatenate([counts, residuals, counts * laid.later[:, None], moments.loss], axis=1)
@@ -156,6 +161,7 @@ class _Laid:
 
     Attributes:
         rows: [N] its workload; cells: [N] engine and workload as one number; labels: [N].
+        evidence: [N, D], all that is summed of the items side by side, losses last.
         moments, information: of N items; later: [N], 1.0 behind its engine's last sketch.
         by_workload, by_engine: sums over items, [W, ...] and [E W, ...].
         settles: [E] as `Said` has it; engines: E.
@@ -181,6 +187,8 @@ class _Laid:
         cold = np.zeros_like(slopes), np.zeros_like(intercepts)
         evidence = self.moments.gradient_at(basis, slopes, intercepts, *cold)
         self.information = Information.of(self.moments, *evidence)
+        sums = self.information.arrays().values()
+        self.evidence = _flat([*sums, self.moments.n, self.moments.y, self.moments.loss])
         self.labels: Array = self.moments.n.sum(axis=1)
         self.by_workload = _Sums(self.rows, self.workloads)
         self.by_engine = _Sums(self.cells, engines * self.workloads)
