@@ -21,6 +21,7 @@ from .auth import Auth, protect
 from .auth.keyring import Keyring
 from .auth.openapi import describe
 from .hot_polls import HotPolls
+from .large import Large
 from .learnt import Learnt
 from .logs import event
 from .metrics import Metrics, RequestMetricsMiddleware
@@ -80,10 +81,11 @@ def create_app(settings: Settings) -> Application:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        client = _client(settings, "api")
-        source = Source(client)
+        client, for_large = _client(settings, "api"), _client(settings, "api-large")
+        large = Large(for_large)
+        source = Source(client, large)
         waiters = Waiters(settings.max_waiters)
-        learnt, trail = Learnt(), Trail(client, source)
+        learnt, trail = Learnt(), Trail(client, large, source)
         writer = Writer(client, source, learnt)
         tables = Tables(writer.table, waiters, settings.max_pairs, metrics.table_read)
         streams = Streams(settings.max_streams)
@@ -92,7 +94,9 @@ def create_app(settings: Settings) -> Application:
         subscriber = Subscriber(lambda: _client(settings, "api-feed"), feeds, _reporter(settings))
         services = Services(settings, source, learnt, tables, waiters, streams, subscriber, writer, trail, metrics)
         app.state.services = services
-        fleet = FleetCache(Fleet(client, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read)
+        fleet = FleetCache(
+            Fleet(client, large, learnt, settings.metrics_max_pairs, settings.metrics_max_workloads).read
+        )
         metrics.attach(services, fleet)
         app.polls.services = services
         subscriber.start()
@@ -109,6 +113,7 @@ def create_app(settings: Settings) -> Application:
             await fleet.close()
             await subscriber.stop()
             await client.aclose()
+            await for_large.aclose()
 
     app = Application(
         title="accord",

@@ -16,6 +16,7 @@ from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import ZERO_ID, PairRecord, next_id
 from accord.learner.store.registry import ask_engines, read_engines
 
+from .large import Large
 from .tables import Table
 
 CONCURRENT_READS = 16
@@ -65,10 +66,11 @@ class Source:
 
     Args:
         client: redis.asyncio client, standalone or cluster, answering bytes.
+        large: reads what can be large.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, large: Large) -> None:
+        self._client, self._large = client, large
         self._reading = asyncio.Semaphore(CONCURRENT_READS)
         self._counts: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
 
@@ -130,12 +132,13 @@ class Source:
             return None
         keys = PairKeys(pair_id)
         engines_known, engines = await self._engines(pair_id)
+        async with self._large.reading() as large:
+            body, counters, mark, committed_ms = await large.hmget(
+                keys.state, "body", "counters", "watermark", "committed_ms"
+            )
+        watermark = mark.decode() if mark else ZERO_ID
         with translated():
-            pipe = self._client.pipeline(transaction=False)
-            pipe.hmget(keys.state, "body", "counters", "watermark", "committed_ms")
-            pipe.xlen(keys.rounds)
-            (body, counters, mark, committed_ms), waiting = await pipe.execute()
-            watermark = mark.decode() if mark else ZERO_ID
+            waiting = await self._client.xlen(keys.rounds)
             oldest = await self._client.xrange(keys.rounds, min=next_id(watermark), count=1)
             seconds, micros = await self._client.time()
         return Detail(
@@ -157,15 +160,13 @@ class Source:
 
     async def state_body(self, pair_id: str) -> bytes | None:
         """The learnt state of a pair, None when nothing was learnt (or the pair is unknown)."""
-        with translated():
-            body: bytes | None = await self._client.hget(PairKeys(pair_id).state, "body")
-        return body
+        return await self._large.state_body(pair_id)
 
     async def _engines(self, pair_id: str) -> tuple[int, dict[str, dict[str, Any]]]:
         # Whoever may write a heartbeat may write a million of them, of any length.
         script, keys, args = ask_engines(pair_id)
-        with translated():
-            reply = await self._client.eval(script, len(keys), *keys, *args)
+        async with self._large.reading() as large:
+            reply = await large.eval(script, len(keys), *keys, *args)
         known, statuses = read_engines(reply)
         return known, {name: _status(status) for name, status in statuses.items()}
 

@@ -15,6 +15,7 @@ from accord.learner.store.operators import read_audit
 from accord.learner.store.records import AuditEntry, Publication
 
 from .errors import PairUnknownError, VersionUnknownError
+from .large import Large
 from .source import Source, cold_table
 from .tables import Table
 
@@ -41,11 +42,12 @@ class Trail:
 
     Args:
         client: redis.asyncio client, standalone or cluster, answering bytes.
+        large: reads what can be large.
         source: reads the rest.
     """
 
-    def __init__(self, client: Any, source: Source) -> None:
-        self._client = client
+    def __init__(self, client: Any, large: Large, source: Source) -> None:
+        self._client, self._large = client, large
         self._source = source
 
     async def history(
@@ -115,8 +117,8 @@ class Trail:
         return entries, entries[-1].id if len(entries) == limit else None
 
     async def _slim(self, pair_id: str, start: str, count: int) -> list[Past]:
-        with translated():
-            found = await self._client.eval(scripts.HISTORY, 1, PairKeys(pair_id).history, start, count)
+        async with self._large.reading() as large:
+            found = await large.eval(scripts.HISTORY, 1, PairKeys(pair_id).history, start, count)
         return [_past(*entry) for entry in found]
 
     async def _cold(self, pair_id: str) -> Table:

@@ -20,6 +20,7 @@ from accord.learner.store.keys import PAIRS, PairKeys
 from accord.learner.store.records import next_id, stream_id
 from accord.learner.store.registry import ask_engines, read_engines
 
+from ..large import Large
 from ..learnt import Learnt
 from .engines import judge_engines
 from .snapshot import Seen, Snapshot, Workload
@@ -66,13 +67,14 @@ class Fleet:
 
     Args:
         client: redis.asyncio client, standalone or cluster, answering bytes.
+        large: reads what can be large.
         learnt: decodes states off the event loop.
         max_pairs, max_workloads: beyond these pairs and workloads are left out and counted: of pairs first those that
             were never published, otherwise the last ones in the order of ids.
     """
 
-    def __init__(self, client: Any, learnt: Learnt, max_pairs: int, max_workloads: int) -> None:
-        self._client, self._learnt = client, learnt
+    def __init__(self, client: Any, large: Large, learnt: Learnt, max_pairs: int, max_workloads: int) -> None:
+        self._client, self._large, self._learnt = client, large, learnt
         self._max_pairs, self._max_workloads = max_pairs, max_workloads
         self._known: dict[str, _Known] = {}
         self._published: set[str] = set()
@@ -187,19 +189,16 @@ class Fleet:
         known, statuses = read_engines(reply)
         if len(statuses) < known:
             script, keys, args = ask_engines(pair)
-            with translated():
-                _, statuses = read_engines(await self._client.eval(script, len(keys), *keys, *args))
+            async with self._large.reading() as large:
+                _, statuses = read_engines(await large.eval(script, len(keys), *keys, *args))
         return list(statuses.values())
 
     async def _workloads(self, pair: str, of: tuple[Any, ...]) -> list[Workload]:
         known = self._known.setdefault(pair, _Known())
         if known.judged != of:
-            keys = PairKeys(pair)
+            body = await self._large.state_body(pair)
             with translated():
-                pipe = self._client.pipeline(transaction=False)
-                pipe.hget(keys.state, "body")
-                pipe.hget(keys.coefficients, "body")
-                body, table = await pipe.execute()
+                table = await self._client.hget(PairKeys(pair).coefficients, "body")
             view = await self._learnt.pair(body, None, table)
             known.workloads = sorted((_workload(item) for item in view["workloads"]), key=lambda item: item.key)
             known.judged = of
