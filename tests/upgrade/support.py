@@ -71,7 +71,7 @@ def replay(release: Release, name: str, server: EmbeddedServer, url: str, folder
     """
     status = folder / f"{name}.jsonl"
     arguments = ["--trace", str(TRACE), "--engine", name, "--redis-url", server.url, "--api-url", url]
-    arguments += ["--steps", str(steps), "--rate", "250", "--status-file", str(status)]
+    arguments += ["--steps", str(steps), "--rate", "120", "--status-file", str(status)]
     with running(release.child("accord.hooks.replay", arguments, folder / f"{name}.log")) as child:
         until(lambda: not child.alive)
         assert child.returncode == 0
