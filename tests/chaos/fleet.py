@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,12 @@ def build(config: dict[str, Any], trace: Trace) -> list[tuple[BookedAgent, Booke
     return made
 
 
-def main() -> int:
-    """Replays until SIGTERM; 0 when everything was sent."""
+def run(build: Callable[[dict[str, Any], Trace], Sequence[tuple[BookedAgent, BookedEngine]]]) -> int:
+    """Builds engines as the command line says, and lets them replay until SIGTERM; 0 when everything was sent."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     faulthandler.register(signal.SIGUSR1)
+    # Before anything is built: whoever is told to end while it starts ends in order, too.
     stop = threading.Event()
     when_told(stop.set)
     config = json.loads(sys.argv[1])
@@ -122,4 +124,4 @@ def finish(agent: BookedAgent, player: BookedEngine, stop_s: float) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(build))

@@ -116,3 +116,12 @@ def test_logit_inverts_the_sigmoid(q: float) -> None:
 def test_logit_of_certainty_is_the_end_of_the_range() -> None:
     """0 and 1 give the ends of the feature range, without a warning."""
     assert logit([0.0, 1.0]).tolist() == [-40.0, 40.0]
+
+
+@given(bases, seeds)
+def test_combining_is_the_product_with_the_basis_vectors(basis: SplineBasis, seed: int) -> None:
+    """Slopes of several rows times their features, without the vectors between."""
+    rng = np.random.default_rng(seed)
+    f, slopes = rng.normal(2.0, 4.0, (3, 7)), rng.normal(size=(3, basis.size))
+    wanted = np.einsum("nmf,nf->nm", basis.expand(f), slopes)
+    np.testing.assert_allclose(basis.combine(f, slopes), wanted, rtol=1e-10, atol=1e-10)

@@ -62,13 +62,18 @@ def test_a_carried_state_is_centred_on_the_other_pairs_prior_and_survives_its_by
     assert encode_learnt(again) == encode_learnt(learnt)
 
 
+def owned(store: Store, pair: Pair, *, carry: bool = False) -> PairOwner:
+    """The pair, registered, with an owner of its own."""
+    record = store.register(pair, KNOTS)
+    lease = store.acquire(pair.id, "test", 60_000)
+    assert lease is not None
+    return PairOwner(store, record, lease, carry=carry)
+
+
 def test_a_new_pair_is_served_the_nearest_prior_only_when_allowed(store: Store) -> None:
     """With leave the first commit publishes the carried prior and its lineage; without it the pair starts cold."""
     old = replace(NEW, k=3)
-    store.register(old, KNOTS)
-    lease = store.acquire(old.id, "test", 60_000)
-    assert lease is not None
-    owner = PairOwner(store, store.pairs()[old.id], lease)
+    owner = owned(store, old)
     engine = Engine(1, pair=old.id, requests=40)
     assert owner.step([("1000-0", encode(engine.round(60)))], 5_000, 10)
     taught = owner.learner.learnt.served
@@ -99,15 +104,9 @@ def test_a_new_pair_is_served_the_nearest_prior_only_when_allowed(store: Store) 
 def test_a_prior_carried_by_a_clock_that_is_ahead_holds_no_publication_up(store: Store) -> None:
     """It is published as of an hour ahead; then the pair's time goes on from there, not an hour later."""
     old = replace(NEW, k=3)
-    record = store.register(old, KNOTS)
-    lease = store.acquire(old.id, "test", 60_000)
-    assert lease is not None
-    owner = PairOwner(store, record, lease)
+    owner = owned(store, old)
     assert owner.step([("1000-0", encode(Engine(1, pair=old.id, requests=40).round(60)))], 5_000, 10)
-    new = store.register(NEW, KNOTS)
-    lease = store.acquire(NEW.id, "test", 60_000)
-    assert lease is not None
-    fresh, now = PairOwner(store, new, lease, carry=True), store.clock_ms(NEW.id)
+    fresh, now = owned(store, NEW, carry=True), store.clock_ms(NEW.id)
     assert fresh.step([], now + 3_600_000, 10) == 1
     store.append(NEW.id, encode(Engine(2, k=NEW.k, pair=NEW.id, requests=40).round(300)), entry_id=f"{now}-0")
     published = sum(fresh.step(store.read(NEW.id, fresh.watermark, 10), now + turn * 250, 10) for turn in range(1, 12))
@@ -121,10 +120,7 @@ def test_a_prior_that_cannot_be_read_is_not_carried(store: Store, fields: dict[s
     old = replace(NEW, k=3)
     store.register(old, KNOTS)
     store.client.hset(PairKeys(old.id).coefficients, mapping=fields)
-    record = store.register(NEW, KNOTS)
-    lease = store.acquire(NEW.id, "test", 60_000)
-    assert lease is not None
-    owner = PairOwner(store, record, lease, carry=True)
+    owner = owned(store, NEW, carry=True)
     assert owner.learner.learnt.carried == {}
     body = encode(Engine(2, k=NEW.k, pair=NEW.id, requests=40).round(60))
     assert owner.step([("1000-0", body)], 5_000, 10) == 1
@@ -133,15 +129,9 @@ def test_a_prior_that_cannot_be_read_is_not_carried(store: Store, fields: dict[s
 def test_what_an_operator_pinned_is_not_carried(store: Store) -> None:
     """A new pair starts from what was learnt of the nearest one, not from what somebody put over it."""
     old = replace(NEW, k=3)
-    record = store.register(old, KNOTS)
-    lease = store.acquire(old.id, "test", 60_000)
-    assert lease is not None
-    owner = PairOwner(store, record, lease)
+    owner = owned(store, old)
     assert owner.step([("1000-0", encode(Engine(1, pair=old.id, requests=40).round(60)))], 5_000, 10)
     shift = Wish(Kind.SHIFT, shift=3.0)
-    store.apply(put(store.standing(record), None, shift, Author("ada", "test")))
-    new = store.register(NEW, KNOTS)
-    lease = store.acquire(NEW.id, "test", 60_000)
-    assert lease is not None
-    carried_over = PairOwner(store, new, lease, carry=True).learner.learnt.served.prior
+    store.apply(put(store.standing(store.pairs()[old.id]), None, shift, Author("ada", "test")))
+    carried_over = owned(store, NEW, carry=True).learner.learnt.served.prior
     assert carried_over.intercepts.tolist()[:3] == owner.learner.learnt.served.prior.intercepts.tolist()

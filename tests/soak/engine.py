@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
-import threading
 import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.fleet import BookedAgent, BookedEngine, finish
+from tests.chaos.fleet import BookedAgent, BookedEngine, run
 from tests.chaos.ledger import Book
 
 from accord.hooks.engine import EngineSide
 from accord.hooks.settings import AgentSettings
 from accord.learner.evaluate.trace import Trace
 from accord.learner.pair import Pair
-from accord.learner.signals import when_told
 
 
 class ChangingEngine(BookedEngine):
@@ -65,24 +61,5 @@ def build(config: dict[str, Any], trace: Trace) -> list[tuple[BookedAgent, Booke
     return made
 
 
-def main() -> int:
-    """Replays until SIGTERM; 0 when everything was sent."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    stop = threading.Event()
-    when_told(stop.set)
-    config = json.loads(sys.argv[1])
-    running = build(config, Trace.bundled())
-    threads = [threading.Thread(target=player.run, args=(None, stop)) for _, player in running]
-    for agent, _ in running:
-        agent.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    sent = [finish(agent, player, config["stop_s"]) for agent, player in running]
-    return 0 if all(sent) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(build))

@@ -138,8 +138,10 @@ class Source:
             )
         watermark = mark.decode() if mark else ZERO_ID
         with translated():
-            waiting = await self._client.xlen(keys.rounds)
-            oldest = await self._client.xrange(keys.rounds, min=next_id(watermark), count=1)
+            pipe = self._client.pipeline(transaction=False)
+            pipe.xlen(keys.rounds)
+            pipe.xrange(keys.rounds, min=next_id(watermark), count=1)
+            waiting, oldest = await pipe.execute()
             seconds, micros = await self._client.time()
         return Detail(
             record=record,

@@ -75,6 +75,16 @@ class SplineBasis:
             np.maximum(f - t, 0.0, out=x[..., j + 1])
         return x
 
+    def combine(self, features: Array, slopes: Array) -> Array:
+        """`expand(features)` times slopes, for features [N, M] that are clipped already and slopes [N, F]: [N, M].
+
+        No basis vector is made, which is most of what the product costs.
+        """
+        z: Array = features * slopes[:, :1]
+        for j, t in enumerate(self.knots):
+            z += np.maximum(features - t, 0.0) * slopes[:, j + 1 : j + 2]
+        return z
+
     def unpack(self, packed: npt.ArrayLike) -> Array:
         """Packed upper triangles [..., F (F + 1) / 2] -> symmetric matrices [..., F, F]."""
         p = np.asarray(packed, dtype=np.float64)

@@ -158,7 +158,7 @@ class Influence:
         """
         known = {engine: place for place, engine in enumerate(self.engines)}
         new = [engine for engine in speakers if engine not in known]
-        self._grow(len(new) - max(0, len(self.engines) + len(new) - MAX_ENGINES))
+        self._grow(min(len(new), MAX_ENGINES - len(self.engines)))
         free = [place for place, engine in enumerate(self.engines) if not engine]
         if len(free) < len(new):
             # Of those silent as long the one that came first makes room.

@@ -96,10 +96,7 @@ def sketch_residuals(acceptance: Array, basis: SplineBasis, slopes: Array, inter
     count, k, bins, _ = acceptance.shape
     n, y, total = np.ascontiguousarray(np.moveaxis(acceptance, -1, 0)).reshape(3, count, k * bins)
     f = np.clip(total / np.where(n > 0.0, n, 1.0), -FEATURE_LIMIT, FEATURE_LIMIT)
-    z = f * slopes[:, :1] + np.repeat(intercepts, bins, axis=1)
-    for j, knot in enumerate(basis.knots):
-        z += np.maximum(f - knot, 0.0) * slopes[:, j + 1 : j + 2]
-    p = sigmoid(z)
+    p = sigmoid(basis.combine(f, slopes) + np.repeat(intercepts, bins, axis=1))
     v = n * p
     r = y - v
     v *= 1.0 - p

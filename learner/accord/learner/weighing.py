@@ -124,7 +124,8 @@ class Scales:
         told = laid.by_engine.of(
             np.concatenate([counts, residuals, counts * laid.later[:, None], moments.loss], axis=1)
         )
-        labels, accepted, said, later, loss = np.split(told.reshape(e, w, -1), [1, 2, 7, 9], axis=2)
+        ends = np.cumsum([1, 1, RESIDUALS, 2])
+        labels, accepted, said, later, loss = np.split(told.reshape(e, w, -1), ends, axis=2)
         shown, shown_residuals = np.split(self._shown(laid).reshape(e, w, -1), [2], axis=2)
         scatter = self.scatter() if e >= LEAST_ENGINES else np.ones(w)
         return Said(
