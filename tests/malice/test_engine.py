@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.api.cli import Cli
-from tests.learner.fleet import KEYS, KNOTS
+from tests.learner.fleet import KEYS, KNOTS, SyntheticEngine, Traffic
 from tests.learner.strategies import Engine, with_moments
 from tests.learner.test_influence import extreme
 from tests.malice.stage import EVIL, MOST, PAIR, Stage, staged
@@ -144,10 +144,10 @@ def test_endless_workloads(stage: Stage) -> None:
     learner, redis, before = stage.learner_mb(), stage.redis_mb(), stage.counters()
     name_workloads(stage, 60)
     stage.settled()
-    fresh = Engine(6, k=4, knots=KNOTS, keys=("fresh:hot", KEYS[0]), name="host-2/0", requests=32, pair=PAIR.id)
-    fresh.boot = "00000000000000f2"
+    fresh = SyntheticEngine("host-2/0", 62)
     for _ in range(3):
-        stage.good(fresh.round(10))
+        summary = fresh.round(Traffic(), 10)
+        stage.good(replace(summary, pair=PAIR.id, workloads=("fresh:hot", *KEYS[1:])))
     harmless(stage, "3,840 workloads")
     detail = stage.detail()
     known = {item["workload"] for item in detail["workloads"]}

@@ -13,7 +13,8 @@ compared with all others. So a verdict does not depend on who spoke first.
 
 They hold for evidence and for sketches, each with records of its own, because sketches judge what is fitted to
 evidence; and agreement holds for what the request effect gains, which decides its variance. What is set aside still
-moves an engine's own record, so that one that recovers is heard again. A third rule needs no other engine:
+moves an engine's own record, so that one that recovers is heard again. Engines that have been silent while the others
+spoke have no say any more (see `turns`). Drift has a rule of its own (see `astray`). And one needs no other engine:
 
 - bookkeeping: sketches hold no more accepted, and no more rejected, labels than the summaries since the last sketch.
 """
@@ -26,10 +27,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .agreement import deviating
+from . import astray
+from .agreement import LEAST_CURVATURE, deviating
 from .basis import Array
 from .moments import GRID
 from .outlier import LEAST_ENGINES, Estimates, Flags, median_of_others, outliers
+from .turns import heard, next_turn
 
 MAX_ENGINES = 64
 """Engines with a record, the most recent ones; in a larger fleet they stand for the others."""
@@ -103,12 +106,14 @@ class Verdict:
 
     Attributes:
         weights, sketch_weights: [E, W] in [0, 1].
+        withheld: [E, W] whose evidence drift does not hear.
         gains: [E, W] whether what request effects gain is believed.
         aside: [E, W] whose evidence is set aside; level, slope: [E, W], by how much it deviates.
     """
 
     weights: Array
     sketch_weights: Array
+    withheld: Flags
     gains: Flags
     aside: Flags
     level: Array
@@ -122,21 +127,24 @@ class Influence:
         memory, sketch_memory: of a workload's evidence and sketches at their longest, in labels.
 
     Attributes:
-        engines: names, at most 64; seen_ms: int64 [E], when each last reported; aside, sketch_aside: int64 [E], labels
-            of evidence and of sketches that were set aside.
+        engines: names, at most 64; seen_ms: int64 [E], when each last reported; turn: int64 [E], how many turns there
+            had been then; aside, sketch_aside: int64 [E], labels of evidence and of sketches that were set aside.
         records, sketch_records: [E, W, 6]: faded labels that count, and the five residual sums.
         gains: [E, W, G]: labels, and what every variance of the grid but 0 loses against 0, in nats.
         books: [E, W, 2]: accepted and rejected labels that no sketch has shown yet.
+        recent: [E, W, 6]: as `astray.remember` has it.
     """
 
-    ARRAYS = ("records", "sketch_records", "gains", "books")
+    ARRAYS = ("records", "sketch_records", "gains", "books", "recent")
+    COUNTS = ("seen_ms", "turn", "aside", "sketch_aside")
 
     def __init__(self, memory: float, sketch_memory: float) -> None:
         self.memory, self.sketch_memory = memory, sketch_memory
         self.engines: list[str] = []
-        self.seen_ms, self.aside, self.sketch_aside = (np.zeros(0, dtype=np.int64) for _ in range(3))
+        self.seen_ms, self.turn, self.aside, self.sketch_aside = (np.zeros(0, dtype=np.int64) for _ in range(4))
         self.records, self.sketch_records = np.zeros((0, 0, 1 + RESIDUALS)), np.zeros((0, 0, 1 + RESIDUALS))
         self.gains, self.books = np.zeros((0, 0, GRID)), np.zeros((0, 0, 2))
+        self.recent = np.zeros((0, 0, 1 + RESIDUALS))
 
     def reserve(self, count: int) -> None:
         """Adds rows for new workloads."""
@@ -171,40 +179,54 @@ class Influence:
             for name in self.ARRAYS:
                 getattr(self, name)[place] = UNKNOWN if name == "books" else 0.0
         places = {engine: known[engine] for engine in speakers}
+        spoke = np.array(list(places.values()), dtype=np.intp)
+        self.seen_ms[spoke], self.turn[spoke] = at_ms, next_turn(self.turn, spoke)
         for engine, place in places.items():
-            self.seen_ms[place] = at_ms
             if speakers[engine]:
                 self.books[place] = 0.0
         return places
 
+    def heard(self) -> Flags:
+        """Who has a say, [E, 1]."""
+        return heard(self.turn, self.seen_ms)[:, None]
+
+    def forget(self, row: int, kept: float, sketches_kept: float) -> None:
+        """After a workload's memory was shortened: what counts fades as the memory did, and what was new is old."""
+        self.records[:, row, 0] *= kept
+        self.sketch_records[:, row, 0] *= sketches_kept
+        self.recent[:, row] = 0.0
+
     def judge(self, said: Said) -> Verdict:
         """Takes in what was said in a tick, and says what counts of it."""
+        has_say = self.heard()
         finite = np.isfinite(said.residuals).all(axis=2)
         usable = (said.labels > 0.0) & finite
         self._remember(self.records, usable, said.labels, said.residuals)
-        gains = self._gains(usable, said.labels, said.loss)
-        claimed = _claimed(said.labels, said.residuals[..., 1], self._usual_curvature())
+        gains = self._gains(has_say, usable, said.labels, said.loss)
+        claimed = _claimed(said.labels, said.residuals[..., 1], self._usual_curvature(has_say))
         believed = _plausible(said.labels, claimed)
-        shares = _shares(self.records, self.memory, usable, np.maximum(said.labels, claimed))
-        aside, level, slope = deviating(self.records, usable, said.scatter)
+        shares = _shares(self.records, self.memory, has_say, usable, np.maximum(said.labels, claimed))
+        aside, level, slope = deviating(self.records, has_say, usable, said.scatter)
+        astray.remember(self.recent, usable, said.labels, said.residuals, said.scatter)
+        withheld = astray.withheld(self.recent, has_say & (self.records[..., 2] >= LEAST_CURVATURE), usable)
         weights = np.where(finite, 1.0, 0.0)
         weights[usable] = np.minimum(shares, believed)[usable]
         weights[aside] = 0.0
         aside |= (said.labels > 0.0) & ~finite
         self.records[..., 0] += np.where(usable, weights * np.maximum(said.labels, claimed), 0.0)
         self.aside += _whole(np.where(aside, said.labels, 0.0))
-        sketched = self._sketches(said, believed)
-        return Verdict(weights, np.where(weights > 0.0, sketched, 0.0), gains, aside, level, slope)
+        sketched = self._sketches(said, has_say, believed)
+        return Verdict(weights, np.where(weights > 0.0, sketched, 0.0), withheld, gains, aside, level, slope)
 
     def reporting(self, row: int) -> int:
-        """How many engines have labels that count in a workload."""
-        return int(np.count_nonzero(self.records[:, row, 0] > 0.0))
+        """How many engines that have a say have labels that count in a workload."""
+        return int(np.count_nonzero(self.heard()[:, 0] & (self.records[:, row, 0] > 0.0)))
 
     def _grow(self, count: int) -> None:
         if count <= 0:
             return
         self.engines += [""] * count
-        for name in ("seen_ms", "aside", "sketch_aside", *self.ARRAYS):
+        for name in (*self.COUNTS, *self.ARRAYS):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((count, *old.shape[1:]), dtype=old.dtype)]))
 
@@ -214,16 +236,16 @@ class Influence:
         new = records[..., 1:] * faded + np.where(usable[..., None], residuals, 0.0) * taken
         records[..., 1:] = np.where(usable[..., None], new, records[..., 1:])
 
-    def _usual_curvature(self) -> Array:
+    def _usual_curvature(self, has_say: Flags) -> Array:
         """What a label's v is with the median of the other engines, [E, W]; 0 where fewer than four can tell."""
         if len(self.engines) < LEAST_ENGINES:
             return np.zeros(self.records.shape[:2])
         labels = self.gains[..., 0]
-        known = labels >= LEAST_LABELS
+        known = has_say & (labels >= LEAST_LABELS)
         usual = median_of_others(self.records[..., 2] / np.maximum(labels, 1.0), known)
         return np.where(known.sum(axis=0) - known >= LEAST_ENGINES - 1, usual, 0.0)
 
-    def _gains(self, usable: Flags, labels: Array, loss: Array) -> Flags:
+    def _gains(self, has_say: Flags, usable: Flags, labels: Array, loss: Array) -> Flags:
         """Whether what request effects gain for an engine fits what they gain for the others, [E, W]."""
         faded, taken = _memory(labels)
         new = np.concatenate([labels[..., None], loss[..., 1:] - loss[..., :1]], axis=2)
@@ -236,12 +258,12 @@ class Influence:
         n = np.maximum(records[..., :1], 1.0)
         columns = np.broadcast_to(n, records[..., 1:].shape).reshape(e, -1)
         estimates = Estimates((records[..., 1:] / n).reshape(e, -1), columns / GAIN_VARIANCE, LEAST_GAIN)
-        known = np.repeat(records[..., 0] >= LEAST_LABELS, GRID - 1, axis=1)
+        known = np.repeat(has_say & (records[..., 0] >= LEAST_LABELS), GRID - 1, axis=1)
         found, _ = outliers([estimates], known, 1.0)
         agrees[:, rows] = ~found.reshape(e, len(rows), -1).any(axis=2)
         return agrees | ~usable
 
-    def _sketches(self, said: Said, believed: Array) -> Array:
+    def _sketches(self, said: Said, has_say: Flags, believed: Array) -> Array:
         """Keeps the books, and weighs sketches by them and by agreement, [E, W]."""
         had = _both(believed * (said.labels - said.later[..., 0]), believed * (said.accepted - said.later[..., 1]))
         shown = _both(said.shown[..., 0], said.shown[..., 1])
@@ -255,8 +277,8 @@ class Influence:
         finite = np.isfinite(said.shown_residuals).all(axis=2)
         usable = (labels > 0.0) & ~false & finite
         self._remember(self.sketch_records, usable, labels, said.shown_residuals)
-        shares = _shares(self.sketch_records, self.sketch_memory, usable, labels)
-        aside, _, _ = deviating(self.sketch_records, usable, said.scatter)
+        shares = _shares(self.sketch_records, self.sketch_memory, has_say, usable, labels)
+        aside, _, _ = deviating(self.sketch_records, has_say, usable, said.scatter)
         weights = np.where(usable & ~aside, shares, 0.0)
         self.sketch_records[..., 0] += weights * np.where(usable, labels, 0.0)
         self.sketch_aside += _whole(np.where(~usable | aside, np.minimum(labels, UNKNOWN), 0.0))
@@ -293,10 +315,10 @@ def _plausible(labels: Array, claimed: Array) -> Array:
     return share
 
 
-def _shares(records: Array, memory: float, usable: Flags, labels: Array) -> Array:
+def _shares(records: Array, memory: float, has_say: Flags, usable: Flags, labels: Array) -> Array:
     """The share of its labels that brings an engine to no more than SHARES equal shares of a full memory, [E, W]."""
     counted = records[..., 0]
-    engines = np.count_nonzero((counted > 0.0) | usable, axis=0)
+    engines = np.count_nonzero(has_say & (counted > 0.0) | usable, axis=0)
     room = np.minimum(SHARES / np.maximum(engines, 1), 1.0) * memory - counted
     safe = np.where(usable, np.maximum(labels, 1e-9), 1.0)
     share: Array = np.where(engines < LEAST_ENGINES, 1.0, np.clip(room / safe, 0.0, 1.0))

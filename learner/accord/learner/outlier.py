@@ -65,11 +65,16 @@ def outliers(estimates: Sequence[Estimates], known: Flags, scatter: float | Arra
     off = value - centre
     beyond = np.abs(off) > np.maximum(OUTLIER_SIGMAS * noise, least)
     outlying = np.logical_or.reduce(np.split(beyond, len(estimates), axis=1))
+    outlying &= known.sum(axis=0) - known >= LEAST_ENGINES - 1
+    return outlying & minority(outlying, known), np.split(off, len(estimates), axis=1)
+
+
+def minority(outlying: Flags, known: Flags) -> Flags:
+    """Where so few deviate that it is they, and not the traffic; each is counted among the known ones and itself."""
     others = known.sum(axis=0) - known
-    outlying &= others >= LEAST_ENGINES - 1
-    # each is counted among the known ones and itself
     many = np.count_nonzero(outlying & known, axis=0) + (outlying & ~known)
-    return outlying & (many <= np.maximum(MINORITY * (others + 1), 1.0)), np.split(off, len(estimates), axis=1)
+    found: Flags = many <= np.maximum(MINORITY * (others + 1), 1.0)
+    return found
 
 
 def median_of_others(values: Array, known: Flags) -> Array:

@@ -173,7 +173,8 @@ class PairState:
         weighed = self._weighed(tick_ms, summaries)
         fit = self.arrays["slopes"], self.arrays["intercepts"]
         new = weighed.n.sum(axis=1)
-        alarms = self.drift.observe(weighed.information, new, fit, self.labels, self.arrays["c"].sum(axis=1))
+        watched = weighed.watched_n.sum(axis=1)
+        alarms = self.drift.observe(weighed.watched, watched, fit, self.labels, self.arrays["c"].sum(axis=1))
         shortened = self._shorten(tick_ms, alarms)
         self._fade(new, weighed.sketch.acceptance[..., 0].sum(axis=(1, 2)))
         self._add(weighed)
@@ -269,10 +270,9 @@ class PairState:
         """Keeps a share of what is known of a workload, and less of its sketches."""
         for name in ("A", "B", "c", "e0", "e1", "n", "y", "loss"):
             self.arrays[name][index] *= share
-        self.influence.records[:, index, 0] *= share
         sketched = float(self.arrays["acceptance"][index, ..., 0].sum())
         sketches_kept = min(1.0, SKETCH_AFTER_ALARM / max(sketched, 1.0))
-        self.influence.sketch_records[:, index, 0] *= sketches_kept
+        self.influence.forget(index, share, sketches_kept)
         for name in ("acceptance", "survival"):
             self.arrays[name][index] *= sketches_kept
 

@@ -13,7 +13,7 @@ from .coefficients import MAX_WORKLOADS, CoefficientTable
 from .drift import RING
 from .errors import InvalidValue, Reason, Refusal
 from .hierarchy import Hierarchy
-from .influence import MAX_ENGINES, UNKNOWN
+from .influence import MAX_ENGINES, UNKNOWN, Influence
 from .moments import GRID
 from .packing import Packed, pack, unpack
 from .pair import check_k, check_pair_id
@@ -27,8 +27,7 @@ MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
 LARGEST = 1e60
 """No sum of labels comes near it, and products of a few such numbers are still finite."""
-_WHOLE = {*COUNTS, "drift_filled", "drift_start", "engine_seen_ms", "engine_aside", "engine_sketch_aside"}
-_ENGINE_COUNTS = ("seen_ms", "aside", "sketch_aside")
+_WHOLE = {*COUNTS, "drift_filled", "drift_start", *(f"engine_{name}" for name in Influence.COUNTS)}
 
 
 @dataclass
@@ -99,7 +98,7 @@ def encode_learnt(learnt: Learnt) -> bytes:
         "pair_scalars": np.array(scalars),
         **state.drift.arrays(),
         **learnt.probation.arrays(state.k, state.basis.size),
-        **{f"engine_{name}": getattr(state.influence, name) for name in (*_ENGINE_COUNTS, *state.influence.ARRAYS)},
+        **{f"engine_{name}": getattr(state.influence, name) for name in (*Influence.COUNTS, *Influence.ARRAYS)},
     }
     return pack(MAGIC, meta, arrays)
 
@@ -161,10 +160,10 @@ def _watch(state: PairState, engines: list[str], arrays: Packed) -> None:
     if e > MAX_ENGINES or len(set(engines)) != e:
         raise Refusal(Reason.SCHEMA, f"{e} engines, at most {MAX_ENGINES} and all distinct")
     # states of versions before 0.2 have no records of sketches: nothing is known of them then
-    later: Packed = {"engine_sketch_aside": np.zeros(e, dtype=np.int64)}
+    later: Packed = {f"engine_{name}": np.zeros(e, dtype=np.int64) for name in ("turn", "sketch_aside")}
     later |= {f"engine_{name}": np.zeros((e, w, getattr(influence, name).shape[2])) for name in influence.ARRAYS[1:]}
     later["engine_books"] += UNKNOWN
-    for name in _ENGINE_COUNTS:
+    for name in influence.COUNTS:
         setattr(influence, name, _array(later | arrays, f"engine_{name}", (e,)))
     for name in influence.ARRAYS:
         shape = (e, w, getattr(influence, name).shape[2])

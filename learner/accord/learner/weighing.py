@@ -31,6 +31,7 @@ class Weighed:
     Attributes:
         information: of the new evidence.
         n, y: [W, K]; loss: [W, G].
+        watched, watched_n: the part of information and n that drift hears.
         sketch: of the tick.
         labels: int64 [W], how many came, whatever they count.
         aside: what does not count; sketches_aside: labels of sketches that do not.
@@ -40,6 +41,8 @@ class Weighed:
     n: Array
     y: Array
     loss: Array
+    watched: Information
+    watched_n: Array
     sketch: Sketch
     labels: npt.NDArray[np.int64]
     aside: list[SetAside]
@@ -73,7 +76,8 @@ class Scales:
         """All summaries of a tick, in stream order; `at_ms` is its end."""
         w, k = len(self.keys), self.intercepts.shape[1]
         n, y, loss = (np.zeros((w, size)) for size in (k, k, GRID))
-        empty = Information.zeros(w, k, self.basis), n, y, loss, Sketch.zeros(w, k)
+        watched = Information.zeros(w, k, self.basis), np.zeros((w, k))
+        empty = Information.zeros(w, k, self.basis), n, y, loss, *watched, Sketch.zeros(w, k)
         total = Weighed(*empty, np.zeros(w, dtype=np.int64), [], 0)
         for group in _groups(summaries):
             self._weigh_group(group, at_ms, total)
@@ -105,12 +109,10 @@ class Scales:
         # what is no number counts nothing, not NaN
         weighed[weights[:, 0] == 0.0] = 0.0
         sums = laid.by_workload.of(np.concatenate([weighed, np.rint(laid.labels)[:, None]], axis=1))
-        at = 0
-        for target in targets:
-            size = math.prod(target.shape[1:])
-            target += sums[:, at : at + size].reshape(target.shape)
-            at += size
-        total.labels += sums[:, at].astype(np.int64)
+        total.labels += _spread(sums, targets).astype(np.int64)
+        withheld = verdict.withheld.reshape(-1)[laid.cells]
+        heard = laid.by_workload.of(np.where(withheld[:, None], 0.0, weighed)) if withheld.any() else sums
+        _spread(heard, [*total.watched.arrays().values(), total.watched_n])
 
     def _said(self, laid: _Laid) -> Said:
         moments, information = laid.moments, laid.information
@@ -242,6 +244,16 @@ class _Sums:
         if len(self.starts):
             out[self.places] = np.add.reduceat(values[self.order], self.starts, axis=0)
         return out
+
+
+def _spread(sums: Array, targets: Iterable[Array]) -> Array:
+    """Adds sums [W, D] to targets [W, ...], as `_flat` lays them side by side; returns the column behind them."""
+    at = 0
+    for target in targets:
+        size = math.prod(target.shape[1:])
+        target += sums[:, at : at + size].reshape(target.shape)
+        at += size
+    return sums[:, min(at, sums.shape[1] - 1)]
 
 
 def _flat(arrays: Iterable[Array]) -> Array:
