@@ -6,7 +6,7 @@ after* a row was fixed (prequentially; Dawid 1984), as running sums of the diffe
 
 - trial: a step that moves a probability by more than LARGE_STEP, of a well known workload, is a candidate first.
   It is served once the sketches since its nomination have not found it worse than the row in force. An alarm of drift
-  replaces the trial where at least five engines report, because then no single one can have caused it;
+  replaces the trial where at least five engines have a say, because drift does not hear one alone then (see `astray`);
 - probation: what is served is compared, label by label, with the last row that passed. When it proves worse, that row
   comes back as a new version, and the workload's next step needs a trial whatever its size.
 
