@@ -6,12 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.learner.strategies import many
 
-from accord.learner.astray import ASTRAY_SIGMAS, LEAST_OFFSET, RECENT_LABELS, remember, withheld
-from accord.learner.basis import Array
+from accord.learner.astray import (
+    ASTRAY_SIGMAS,
+    HEAD,
+    LEAST_OFFSET,
+    MOST_SCATTER,
+    RECENT_LABELS,
+    SCATTER_TICKS,
+    contrary,
+    remember,
+)
+from accord.learner.basis import Array, SplineBasis
+from accord.learner.directions import LEAST_LEVEL, LEAST_PART, Directions
 from accord.learner.outlier import LEAST_ENGINES, MINORITY
 
 CURVATURE = 0.2
 """sum v of a label."""
+
+DIRECTIONS = Directions(2, SplineBasis(()))
 
 
 class Known:
@@ -19,16 +31,29 @@ class Known:
 
     def __init__(self, engines: int, workloads: int = 1, scatter: float = 1.0) -> None:
         self.shape, self.scatter = (engines, workloads), np.full(workloads, scatter)
-        self.recent = np.zeros((*self.shape, 6))
+        self.recent = np.zeros((*self.shape, HEAD + DIRECTIONS.width))
+        # as independent labels scatter
+        self.recent[..., 1:HEAD] = 1.0
 
-    def says(self, engine: int, level: float, labels: float, workload: int | None = None, slope: float = 0.0) -> bool:
-        """An engine's labels are off by so much; whether it is astray in any workload then."""
+    def says(
+        self,
+        engine: int,
+        level: float,
+        labels: float,
+        workload: int | None = None,
+        slope: float = 0.0,
+        positions: float = 0.0,
+    ) -> bool:
+        """An engine's labels are off by so much, its two positions by so much apart; whether it is astray anywhere."""
         told, of = np.zeros(self.shape), slice(None) if workload is None else workload
         told[engine, of] = labels
         c = CURVATURE * told
         # features of mean 0 and variance 4, so that level and slope are apart
-        sums = np.stack([level * c, c, slope * 4.0 * c, 0.0 * c, 4.0 * c], axis=-1)
-        remember(self.recent, told > 0.0, told, sums, self.scatter)
+        common = [level * c, c, slope * 4.0 * c, 0.0 * c, 4.0 * c]
+        apart = [0.5 * (level + sign * positions) * c for sign in (1.0, -1.0)]
+        sums = np.stack([*common, *apart, 0.5 * c, 0.5 * c], axis=-1)
+        known = np.ones(self.shape, dtype=np.bool_)
+        remember(DIRECTIONS, self.recent, known, told > 0.0, told, sums, self.scatter)
         return bool(self.recent[engine, :, 0].any())
 
     def hears_not(self, *speakers: int, known: Array | None = None) -> list[int]:
@@ -36,14 +61,14 @@ class Known:
         usable = np.zeros(self.shape, dtype=np.bool_)
         usable[list(speakers)] = True
         has_say = np.ones(self.shape, dtype=np.bool_) if known is None else known.astype(np.bool_)
-        return np.flatnonzero(withheld(self.recent, has_say, usable)[:, 0]).tolist()
+        return np.flatnonzero(contrary(self.recent, has_say, usable)[:, 0]).tolist()
 
 
 def test_one_that_agrees_with_the_fit_is_not_astray() -> None:
     """Labels off by less than what matters are nothing, however many; a clear contradiction is noticed at once."""
     known = Known(5)
-    assert not known.says(0, 0.95 * LEAST_OFFSET, 1e6)
-    assert known.says(0, 1.05 * LEAST_OFFSET, 1e6)
+    assert not known.says(0, 0.95 * LEAST_LEVEL, 1e6)
+    assert known.says(0, 1.05 * LEAST_LEVEL, 1e6)
     assert known.says(1, -1.5, 200.0)
 
 
@@ -63,6 +88,52 @@ def test_a_wrong_slope_is_a_contradiction_too() -> None:
     assert Known(1).says(0, 0.0, 5_000.0, slope=-0.2)
 
 
+def test_positions_that_cancel_are_a_contradiction_too() -> None:
+    """Errors of two draft positions that cancel in level and slope are found in each of them."""
+    for off in (1.2 * LEAST_PART, -1.2 * LEAST_PART):
+        assert Known(1).says(0, 0.0, 20_000.0, positions=off)
+    assert not Known(1).says(0, 0.0, 20_000.0, positions=0.9 * LEAST_PART)
+
+
+@pytest.mark.parametrize("ticks", [1, 20])
+def test_what_scatters_with_the_others_is_no_contradiction(ticks: int) -> None:
+    """Where each of the others scatters three standard errors about the fit, an engine may be as far off as well."""
+    level, labels = 0.6, (3.0 / 0.6) ** 2 / CURVATURE
+    quiet, loud, rng = Known(5), Known(5), np.random.default_rng(3)
+    for _ in range(ticks):
+        for engine in range(1, 5):
+            quiet.says(engine, 0.0, labels)
+            loud.says(engine, level * rng.choice([-1.0, 1.0]), labels)
+    assert quiet.says(0, level, 2.0 * labels)
+    assert not loud.says(0, level, 2.0 * labels)
+    assert loud.says(0, 3.0 * level, 4.0 * labels)
+
+
+def test_one_engine_does_not_widen_what_it_is_judged_by() -> None:
+    """Its own scatter is not among the others', and of theirs one that scatters without end is not the median."""
+    known, labels = Known(5), 500.0
+    for number in range(40):
+        known.says(0, 1.0 * (-1.0) ** number, labels)
+        known.says(1, 9.0 * (-1.0) ** number, labels)
+        for engine in (2, 3, 4):
+            known.says(engine, 0.0, labels)
+    assert known.recent[:2, 0, 1].max() <= MOST_SCATTER
+    assert known.says(0, 0.6, labels)
+
+
+def test_how_a_tick_scatters_is_a_faded_mean_square() -> None:
+    """The first tick counts whole, each one after it a part, and no more than so many squared standard errors."""
+    known, c = Known(2), CURVATURE * 400.0 + 1.0
+    known.recent[..., 1:HEAD] = 0.0
+    square = (0.3 * CURVATURE * 400.0) ** 2 / c
+    known.says(0, 0.3, 400.0)
+    assert known.recent[0, 0, 1] == pytest.approx(square)
+    known.says(0, 0.0, 400.0)
+    assert known.recent[0, 0, 1] == pytest.approx(square * (1.0 - 1.0 / SCATTER_TICKS))
+    known.says(1, 9.0, 400.0)
+    assert known.recent[1, 0, 1:HEAD].tolist() == [MOST_SCATTER, MOST_SCATTER]
+
+
 def test_a_lie_spread_over_workloads_is_found_in_all_together() -> None:
     """Eight workloads with too few labels each contradict the fit as one, and all of them are withheld."""
     labels, alone = 60.0, Known(5)
@@ -72,7 +143,18 @@ def test_a_lie_spread_over_workloads_is_found_in_all_together() -> None:
     assert spread.recent[0, :, 0].tolist() == [1.0] * 8
     usable = np.zeros(spread.shape, dtype=np.bool_)
     usable[0] = True
-    assert withheld(spread.recent, np.ones(spread.shape, dtype=np.bool_), usable)[0].all()
+    assert contrary(spread.recent, np.ones(spread.shape, dtype=np.bool_), usable)[0].all()
+
+
+def test_what_all_workloads_say_together_has_its_own_bar() -> None:
+    """The level over all workloads matters from `LEAST_OFFSET` on, beyond what matters in one of them."""
+    assert LEAST_LEVEL < LEAST_OFFSET
+    for off in (1.1 * LEAST_OFFSET, -1.1 * LEAST_OFFSET):
+        labels = 0.5 * (ASTRAY_SIGMAS / off) ** 2 / CURVATURE
+        assert not Known(1).says(0, off, labels)
+        assert Known(1, workloads=4).says(0, off, labels)
+    off = 0.5 * (LEAST_LEVEL + LEAST_OFFSET)
+    assert not Known(1, workloads=4).says(0, off, 0.5 * (ASTRAY_SIGMAS / off) ** 2 / CURVATURE)
 
 
 def test_a_lie_spread_over_ticks_is_found_in_what_is_remembered() -> None:
@@ -104,8 +186,8 @@ def test_what_is_remembered_is_faded_sums() -> None:
     known.says(0, 0.0, 200.0, workload=0)
     c = CURVATURE * np.array([100.0, 200.0])
     kept = np.exp(-200.0 / RECENT_LABELS)
-    assert known.recent[0, 0, 1] == pytest.approx(c[0] * kept)
-    assert known.recent[0, 0, 2] == pytest.approx(c[0] * kept + c[1])
+    assert known.recent[0, 0, HEAD] == pytest.approx(c[0] * kept)
+    assert known.recent[0, 0, HEAD + 1] == pytest.approx(c[0] * kept + c[1])
     np.testing.assert_array_equal(known.recent[0, 1], before[0, 1])
     np.testing.assert_array_equal(known.recent[1], before[1])
 
@@ -143,7 +225,7 @@ def test_only_those_count_that_have_a_say() -> None:
     assert known.hears_not(*range(4), known=gone) == []
 
 
-def test_only_those_that_spoke_are_withheld() -> None:
+def test_only_those_that_spoke_are_contrary() -> None:
     """One that is astray and silent has nothing that could be withheld."""
     known = Known(8)
     assert known.says(3, 1.0, 500.0)
@@ -157,9 +239,9 @@ def test_drift_always_hears_most_of_a_fleet(engines: int, data: st.DataObject) -
     """Whoever is astray and whoever has a say: nobody is withheld that agrees, nor more than a quarter of the fleet."""
     flags = st.lists(st.booleans(), min_size=engines, max_size=engines)
     astray, has_say, spoke = (np.array(data.draw(flags))[:, None] for _ in range(3))
-    recent = np.zeros((engines, 1, 6))
+    recent = np.zeros((engines, 1, HEAD + DIRECTIONS.width))
     recent[..., 0] = astray
-    found = withheld(recent, has_say, spoke)
+    found = contrary(recent, has_say, spoke)
     assert not (found & ~(astray & spoke)).any()
     count, others = int(has_say.sum()), int((found & has_say).sum())
     assert others <= max(MINORITY * count, 1.0)

@@ -10,7 +10,8 @@ import pytest
 from tests.learner.fleet import KEYS, Fleet, K, Traffic
 from tests.learner.strategies import PAIR, Engine, with_moments
 
-from accord.learner.basis import Array
+from accord.learner.basis import Array, SplineBasis
+from accord.learner.directions import COMMON, Directions
 from accord.learner.influence import ENGINE_MEMORY, MAX_ENGINES, PLAUSIBLE, SHARES, Influence, Said
 from accord.learner.moments import GRID, Moments
 from accord.learner.pair_state import PairState
@@ -23,9 +24,9 @@ BAD = 3
 
 
 def honest_rows(level: float, labels: float = 1_000.0) -> Array:
-    """[1, 5] sums of an engine whose labels are off by so much in log-odds."""
+    """[1, D] sums of an engine whose labels of one position are off by so much in log-odds."""
     c = 0.15 * labels
-    return np.array([[level * c, c, 2.0 * level * c, 2.0 * c, 8.0 * c]])
+    return np.array([[level * c, c, 2.0 * level * c, 2.0 * c, 8.0 * c, level * c, c]])
 
 
 def judged(
@@ -48,8 +49,9 @@ def judged(
         table[place, 0] = 0.0 if values is None else values
         return table
 
+    width = influence.directions.width
     said = Said(
-        laid(labels), laid(accepted), laid(residuals, 5), laid(loss, GRID), laid(None, 2),
+        1_000.0, laid(labels), laid(accepted), laid(residuals, width), laid(loss, GRID), laid(None, 2),
         laid((sum(shown), shown[0]), 2), laid(shown_residuals, 5), np.full(len(influence.engines), True), np.ones(1),
     )  # fmt: skip
     verdict = influence.judge(said)
@@ -65,7 +67,7 @@ def weigh(influence: Influence, engine: str, level: float, labels: float = 1_000
 
 def known(levels: list[float]) -> Influence:
     """Engines that reported these levels before."""
-    influence = Influence(50_000.0, 20_000.0)
+    influence = Influence(Directions(1, SplineBasis(())), 50_000.0, 20_000.0)
     influence.reserve(1)
     for i, level in enumerate(levels):
         weigh(influence, f"e/{i}", level)
@@ -74,7 +76,7 @@ def known(levels: list[float]) -> Influence:
 
 def sketched(influence: Influence, engine: str, shown: tuple[float, float], level: float = 0.0) -> float:
     """The weight of a sketch with so many accepted and rejected labels, off by so much in log-odds."""
-    return judged(influence, engine, shown=shown, shown_residuals=honest_rows(level, sum(shown))[0])[1]
+    return judged(influence, engine, shown=shown, shown_residuals=honest_rows(level, sum(shown))[0, :COMMON])[1]
 
 
 def booked(influence: Influence, engine: str, labels: float, accepted: float) -> None:
@@ -87,7 +89,7 @@ def test_one_that_contradicts_the_others_is_set_aside_until_it_agrees_again() ->
     influence = known([0.0, 0.05, -0.05, 0.02, -0.02])
     assert weigh(influence, "e/0", -1.5) == 0.0
     assert influence.aside.tolist() == [1_000, 0, 0, 0, 0]
-    weights = [weigh(influence, "e/0", 0.0, ENGINE_MEMORY / 4) for _ in range(20)]
+    weights = [weigh(influence, "e/0", 0.0, ENGINE_MEMORY / 4) for _ in range(10)]
     assert weights[0] == 0.0
     assert weights[-1] == 1.0
 
@@ -108,7 +110,7 @@ def test_fewer_than_five_engines_cannot_be_told_apart(engines: int) -> None:
 
 
 def test_no_engine_counts_for_more_than_its_share() -> None:
-    """Of ten engines one that sends endless labels that agree gets three equal shares of the memory, no more."""
+    """Of ten engines one that sends endless labels that agree gets one and a half equal shares of the memory."""
     influence = known([0.0] * 10)
     counted = sum(weigh(influence, "e/3", 0.0, 1e6) * 1e6 for _ in range(50))
     assert counted <= SHARES / 10 * 50_000.0
@@ -124,7 +126,7 @@ def test_a_large_fleet_is_known_by_its_latest_engines() -> None:
 def test_records_without_finite_sums_judge_nobody() -> None:
     """Of an engine whose sums hold NaN nothing counts, and nobody else is set aside."""
     influence = known([0.0] * 4)
-    assert judged(influence, "e/1", np.full(5, np.nan), 10.0)[0] == 0.0
+    assert judged(influence, "e/1", np.full(influence.directions.width, np.nan), 10.0)[0] == 0.0
     assert influence.aside.tolist() == [0, 10, 0, 0]
     assert weigh(influence, "e/2", 0.0) == 1.0
 
@@ -165,7 +167,7 @@ def test_the_books_of_an_engine_that_was_there_before_open_with_its_first_sketch
 
 
 def test_sketches_are_held_to_shares_and_agreement_as_evidence_is() -> None:
-    """A sketch that contradicts nine others is set aside; one that agrees counts for three shares of the memory."""
+    """A sketch that contradicts nine others is set aside; one that agrees counts for one and a half shares."""
     influence = known([0.0] * 10)
     for i in range(10):
         assert sketched(influence, f"e/{i}", (300.0, 200.0)) == 1.0

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.learner.strategies import Engine, seeds, with_moments
 
 from accord.learner.basis import Array, sigmoid
+from accord.learner.directions import Directions
 from accord.learner.influence import MAX_ENGINES, Influence
 from accord.learner.sketch import sketch_residuals
 from accord.learner.summary import RoundSummary
@@ -20,7 +21,7 @@ def scales(influence: Influence | None = None) -> Scales:
     """Nothing is known yet but the cold fit."""
     engine = Engine(0)
     if influence is None:
-        influence = Influence(50_000.0, 20_000.0)
+        influence = Influence(Directions(engine.k, engine.basis), 50_000.0, 20_000.0)
         influence.reserve(len(KEYS))
     w, f, k = len(KEYS), engine.basis.size, engine.k
     return Scales(KEYS, engine.basis, np.zeros((w, f)), np.zeros((w, k)), influence, lambda: np.ones(w))

@@ -5,7 +5,7 @@ Two rules, both only where at least five engines report a workload:
 - share: an engine's labels count in full up to SHARES equal shares of a full memory, and less beyond. Labels with more
   curvature than the other engines' count as so many more; labels with next to none count as so many fewer;
 - agreement: an engine whose labels contradict the fit otherwise than the other engines' labels do is set aside
-  (weight 0) until it agrees again. Compared are one-step estimates of the error of the log-odds, of level and of slope
+  (weight 0) until it agrees again. Compared are one-step estimates of the error of the log-odds, in every direction
   (see `agreement`).
 
 Engines are judged once a tick, on all that they said in it: first every record takes in what is new, then each is
@@ -30,14 +30,15 @@ import numpy.typing as npt
 from . import astray
 from .agreement import LEAST_CURVATURE, deviating
 from .basis import Array
+from .directions import COMMON, Directions
 from .moments import GRID
 from .outlier import LEAST_ENGINES, Estimates, Flags, median_of_others, outliers
-from .turns import heard, next_turn
+from .turns import TURNS, heard, speak
 
 MAX_ENGINES = 64
 """Engines with a record, the most recent ones; in a larger fleet they stand for the others."""
 
-SHARES = 3.0
+SHARES = 1.5
 ENGINE_MEMORY = 5_000.0
 """Own labels after which an engine's record of disagreement has faded to 1 / e."""
 
@@ -47,9 +48,6 @@ that scatters from label to label."""
 
 LEAST_LABELS = 100.0
 """Labels below which an engine's gains say nothing about the others'."""
-
-RESIDUALS = 5
-"""Of a record: sums of r, v, r f, v f, v f f at the fit in force when they came; before them the faded labels."""
 
 PLAUSIBLE = 5.0
 """Labels with less than 1 / PLAUSIBLE of the usual curvature are believed only as far as their curvature goes."""
@@ -81,14 +79,16 @@ class Said:
     """What each engine said in one tick: sums over its summaries, zero for workloads and engines without any.
 
     Attributes:
-        labels, accepted: [E, W]; residuals: [E, W, 5] sums of r, v, r f, v f, v f f at the fit in force.
+        at_ms: the tick's end.
+        labels, accepted: [E, W]; residuals: [E, W, D] sums at the fit in force (see `directions`).
         loss: [E, W, G] log-losses, as `Moments` has them.
         later: [E, W, 2] labels and accepted ones of the summaries behind the engine's last sketch.
-        shown: [E, W, 2] labels and accepted ones in sketches; shown_residuals: [E, W, 5] of those.
+        shown: [E, W, 2] labels and accepted ones in sketches; shown_residuals: [E, W, 5] their sums.
         settles: [E] whether the books of an engine that joined late are known from its sketch on.
         scatter: [W] how much more sums of residuals scatter than independent labels would.
     """
 
+    at_ms: float
     labels: Array
     accepted: Array
     residuals: Array
@@ -124,27 +124,31 @@ class Influence:
     """A record of every recent engine.
 
     Args:
+        directions: of the pair.
         memory, sketch_memory: of a workload's evidence and sketches at their longest, in labels.
 
     Attributes:
-        engines: names, at most 64; seen_ms: int64 [E], when each last reported; turn: int64 [E], how many turns there
-            had been then; aside, sketch_aside: int64 [E], labels of evidence and of sketches that were set aside.
-        records, sketch_records: [E, W, 6]: faded labels that count, and the five residual sums.
+        engines: names, at most 64; seen_ms: int64 [E], when each last reported; aside, sketch_aside: int64 [E], labels
+            of evidence and of sketches that were set aside.
+        records: [E, W, 1 + D]; sketch_records: [E, W, 6]: faded labels that count, and sums at the fit in force when
+            they came (see `directions`).
         gains: [E, W, G]: labels, and what every variance of the grid but 0 loses against 0, in nats.
         books: [E, W, 2]: accepted and rejected labels that no sketch has shown yet.
-        recent: [E, W, 6]: as `astray.remember` has it.
+        recent: [E, W, 3 + D]: as `astray.remember` has it; turns: [E, W, 4], as `turns.speak` has it.
     """
 
-    ARRAYS = ("records", "sketch_records", "gains", "books", "recent")
-    COUNTS = ("seen_ms", "turn", "aside", "sketch_aside")
+    ARRAYS = ("records", "sketch_records", "gains", "books", "recent", "turns")
+    COUNTS = ("seen_ms", "aside", "sketch_aside")
 
-    def __init__(self, memory: float, sketch_memory: float) -> None:
+    def __init__(self, directions: Directions, memory: float, sketch_memory: float) -> None:
+        self.directions = directions
         self.memory, self.sketch_memory = memory, sketch_memory
         self.engines: list[str] = []
-        self.seen_ms, self.turn, self.aside, self.sketch_aside = (np.zeros(0, dtype=np.int64) for _ in range(4))
-        self.records, self.sketch_records = np.zeros((0, 0, 1 + RESIDUALS)), np.zeros((0, 0, 1 + RESIDUALS))
+        self.seen_ms, self.aside, self.sketch_aside = (np.zeros(0, dtype=np.int64) for _ in range(3))
+        self.records, self.recent = (np.zeros((0, 0, head + directions.width)) for head in (1, astray.HEAD))
+        self.sketch_records = np.zeros((0, 0, 1 + COMMON))
         self.gains, self.books = np.zeros((0, 0, GRID)), np.zeros((0, 0, 2))
-        self.recent = np.zeros((0, 0, 1 + RESIDUALS))
+        self.turns = np.zeros((0, 0, TURNS))
 
     def reserve(self, count: int) -> None:
         """Adds rows for new workloads."""
@@ -179,26 +183,22 @@ class Influence:
             for name in self.ARRAYS:
                 getattr(self, name)[place] = UNKNOWN if name == "books" else 0.0
         places = {engine: known[engine] for engine in speakers}
-        spoke = np.array(list(places.values()), dtype=np.intp)
-        self.seen_ms[spoke], self.turn[spoke] = at_ms, next_turn(self.turn, spoke)
         for engine, place in places.items():
+            self.seen_ms[place] = at_ms
             if speakers[engine]:
                 self.books[place] = 0.0
         return places
-
-    def heard(self) -> Flags:
-        """Who has a say, [E, 1]."""
-        return heard(self.turn, self.seen_ms)[:, None]
 
     def forget(self, row: int, kept: float, sketches_kept: float) -> None:
         """After a workload's memory was shortened: what counts fades as the memory did, and what was new is old."""
         self.records[:, row, 0] *= kept
         self.sketch_records[:, row, 0] *= sketches_kept
-        self.recent[:, row] = 0.0
+        self.recent[:, row, 0], self.recent[:, row, astray.HEAD :] = 0.0, 0.0
 
     def judge(self, said: Said) -> Verdict:
         """Takes in what was said in a tick, and says what counts of it."""
-        has_say = self.heard()
+        again = speak(self.turns, said.labels, said.at_ms)
+        has_say = heard(self.turns)
         finite = np.isfinite(said.residuals).all(axis=2)
         usable = (said.labels > 0.0) & finite
         self._remember(self.records, usable, said.labels, said.residuals)
@@ -206,12 +206,15 @@ class Influence:
         claimed = _claimed(said.labels, said.residuals[..., 1], self._usual_curvature(has_say))
         believed = _plausible(said.labels, claimed)
         shares = _shares(self.records, self.memory, has_say, usable, np.maximum(said.labels, claimed))
-        aside, level, slope = deviating(self.records, has_say, usable, said.scatter)
-        astray.remember(self.recent, usable, said.labels, said.residuals, said.scatter)
-        withheld = astray.withheld(self.recent, has_say & (self.records[..., 2] >= LEAST_CURVATURE), usable)
+        aside, level, slope = deviating(self.directions, self.records, has_say, usable, said.scatter)
+        judging = has_say & (self.records[..., 2] >= LEAST_CURVATURE)
+        told = usable, said.labels, said.residuals, said.scatter
+        astray.remember(self.directions, self.recent, judging, *told)
+        contrary = astray.contrary(self.recent, judging, usable)
+        withheld = contrary | (again & (judging.sum(axis=0) >= LEAST_ENGINES))
         weights = np.where(finite, 1.0, 0.0)
         weights[usable] = np.minimum(shares, believed)[usable]
-        weights[aside] = 0.0
+        weights[aside | contrary] = 0.0
         aside |= (said.labels > 0.0) & ~finite
         self.records[..., 0] += np.where(usable, weights * np.maximum(said.labels, claimed), 0.0)
         self.aside += _whole(np.where(aside, said.labels, 0.0))
@@ -220,7 +223,7 @@ class Influence:
 
     def reporting(self, row: int) -> int:
         """How many engines that have a say have labels that count in a workload."""
-        return int(np.count_nonzero(self.heard()[:, 0] & (self.records[:, row, 0] > 0.0)))
+        return int(np.count_nonzero(heard(self.turns)[:, row] & (self.records[:, row, 0] > 0.0)))
 
     def _grow(self, count: int) -> None:
         if count <= 0:
@@ -258,7 +261,7 @@ class Influence:
         n = np.maximum(records[..., :1], 1.0)
         columns = np.broadcast_to(n, records[..., 1:].shape).reshape(e, -1)
         estimates = Estimates((records[..., 1:] / n).reshape(e, -1), columns / GAIN_VARIANCE, LEAST_GAIN)
-        known = np.repeat(has_say & (records[..., 0] >= LEAST_LABELS), GRID - 1, axis=1)
+        known = np.repeat(has_say[:, rows] & (records[..., 0] >= LEAST_LABELS), GRID - 1, axis=1)
         found, _ = outliers([estimates], known, 1.0)
         agrees[:, rows] = ~found.reshape(e, len(rows), -1).any(axis=2)
         return agrees | ~usable
@@ -278,7 +281,7 @@ class Influence:
         usable = (labels > 0.0) & ~false & finite
         self._remember(self.sketch_records, usable, labels, said.shown_residuals)
         shares = _shares(self.sketch_records, self.sketch_memory, has_say, usable, labels)
-        aside, _, _ = deviating(self.sketch_records, has_say, usable, said.scatter)
+        aside, _, _ = deviating(self.directions, self.sketch_records, has_say, usable, said.scatter)
         weights = np.where(usable & ~aside, shares, 0.0)
         self.sketch_records[..., 0] += weights * np.where(usable, labels, 0.0)
         self.sketch_aside += _whole(np.where(~usable | aside, np.minimum(labels, UNKNOWN), 0.0))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .basis import Array, SplineBasis
 from .coefficients import MAX_WORKLOADS, Coefficients, CoefficientTable
+from .directions import Directions
 from .drift import PAIR_ROW, Alarm, DriftMonitor
 from .errors import Reason, Refusal
 from .hierarchy import Hierarchy
@@ -116,7 +117,7 @@ class PairState:
         for name in COUNTS:
             setattr(self, name, np.zeros(0, dtype=np.int64))
         self.drift = DriftMonitor(self.k, self.basis, river=self.river)
-        self.influence = Influence(MEMORY_LABELS, SKETCH_MEMORY_LABELS)
+        self.influence = Influence(Directions(self.k, self.basis), MEMORY_LABELS, SKETCH_MEMORY_LABELS)
         keys, self.keys = self.keys, []
         self.reserve(keys)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .basis import check_knots
 from .coefficients import MAX_WORKLOADS, CoefficientTable
+from .directions import COMMON
 from .drift import RING
 from .errors import InvalidValue, Reason, Refusal
 from .hierarchy import Hierarchy
@@ -20,11 +21,15 @@ from .pair import check_k, check_pair_id
 from .pair_state import COUNTS, PER_WORKLOAD, PairState
 from .probation import Probation
 from .refit import FitStatus
+from .turns import first_turns
 from .wire import check_engine
 from .workload import WorkloadKey
 
 MAGIC = b"ACS1"
 MAX_STATE_BYTES = 64 << 20
+MOST_LAPS = 2.0**52
+"""Up to here one lap more is another number."""
+
 LARGEST = 1e60
 """No sum of labels comes near it, and products of a few such numbers are still finite."""
 _WHOLE = {*COUNTS, "drift_filled", "drift_start", *(f"engine_{name}" for name in Influence.COUNTS)}
@@ -100,6 +105,9 @@ def encode_learnt(learnt: Learnt) -> bytes:
         **learnt.probation.arrays(state.k, state.basis.size),
         **{f"engine_{name}": getattr(state.influence, name) for name in (*Influence.COUNTS, *Influence.ARRAYS)},
     }
+    # apart, so that a learner of version 0.1 can take over
+    records = state.influence.records
+    arrays |= {"engine_records": records[..., : 1 + COMMON], "engine_parts": records[..., 1 + COMMON :]}
     return pack(MAGIC, meta, arrays)
 
 
@@ -159,15 +167,27 @@ def _watch(state: PairState, engines: list[str], arrays: Packed) -> None:
     e = len(influence.engines)
     if e > MAX_ENGINES or len(set(engines)) != e:
         raise Refusal(Reason.SCHEMA, f"{e} engines, at most {MAX_ENGINES} and all distinct")
-    # states of versions before 0.2 have no records of sketches: nothing is known of them then
-    later: Packed = {f"engine_{name}": np.zeros(e, dtype=np.int64) for name in ("turn", "sketch_aside")}
-    later |= {f"engine_{name}": np.zeros((e, w, getattr(influence, name).shape[2])) for name in influence.ARRAYS[1:]}
-    later["engine_books"] += UNKNOWN
+    known = _upgraded(influence, e, w, arrays)
     for name in influence.COUNTS:
-        setattr(influence, name, _array(later | arrays, f"engine_{name}", (e,)))
+        setattr(influence, name, _array(known, f"engine_{name}", (e,)))
     for name in influence.ARRAYS:
         shape = (e, w, getattr(influence, name).shape[2])
-        setattr(influence, name, _array(later | arrays, f"engine_{name}", shape))
+        setattr(influence, name, _array(known, f"engine_{name}", shape))
+    if influence.turns.min(initial=0.0) < 0.0 or influence.turns[..., 0].max(initial=0.0) > MOST_LAPS:
+        raise Refusal(Reason.OUT_OF_BOUNDS, f"engines' turns are not negative, and at most {MOST_LAPS:g} laps")
+
+
+def _upgraded(influence: Influence, engines: int, workloads: int, arrays: Packed) -> Packed:
+    """What is known of engines, also where a learner wrote it that knew less of them."""
+    shape, common = (engines, workloads), arrays["engine_records"]
+    empty = {f"engine_{name}": np.zeros((*shape, getattr(influence, name).shape[2])) for name in influence.ARRAYS[1:]}
+    empty["engine_books"] += UNKNOWN
+    empty["engine_sketch_aside"] = np.zeros(engines, dtype=np.int64)
+    empty["engine_parts"] = np.zeros((*shape, influence.directions.width - COMMON))
+    empty["engine_turns"] = first_turns(arrays["engine_seen_ms"], common[..., 2])
+    known = empty | arrays
+    known["engine_records"] = np.concatenate([common, known["engine_parts"]], axis=2)
+    return known
 
 
 def _judged(learnt: Learnt, meta: dict[str, Any], arrays: Packed) -> None:

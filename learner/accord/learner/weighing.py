@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .basis import Array, SplineBasis
+from .directions import COMMON
 from .drift import residual_gradient
-from .influence import MAX_ENGINES, RESIDUALS, Influence, Said, SetAside, Verdict
+from .influence import MAX_ENGINES, Influence, Said, SetAside, Verdict
 from .information import Information
 from .moments import GRID, Moments
 from .outlier import LEAST_ENGINES
@@ -92,7 +93,7 @@ class Scales:
         before = int(self.influence.sketch_aside.sum())
         # Evidence may hold what is no number: it gets no weight.
         with np.errstate(invalid="ignore", over="ignore"):
-            verdict = self.influence.judge(self._said(laid))
+            verdict = self.influence.judge(self._said(laid, at_ms))
             self._add_up(laid, verdict, total)
         for sketch, items in laid.sketches():
             rows, counts = laid.rows[items], verdict.sketch_weights.reshape(-1)[laid.cells[items], None, None, None]
@@ -114,11 +115,10 @@ class Scales:
         heard = laid.by_workload.of(np.where(withheld[:, None], 0.0, weighed)) if withheld.any() else sums
         _spread(heard, [*total.watched.arrays().values(), total.watched_n])
 
-    def _said(self, laid: _Laid) -> Said:
+    def _said(self, laid: _Laid, at_ms: int) -> Said:
         moments, information = laid.moments, laid.information
         g0, g1 = residual_gradient(information, self.basis, self.slopes[laid.rows], self.intercepts[laid.rows])
-        r, v, vf = (item.sum(axis=1) for item in (g1, information.c, information.B[..., 0]))
-        residuals = np.stack([r, v, g0[:, 0], vf, information.A[:, 0]], axis=1)
+        residuals = self.influence.directions.sums(g0, g1, information)
         counts = np.stack([laid.labels, moments.y.sum(axis=1)], axis=1)
         broken = ~np.isfinite(laid.evidence).all(axis=1)
         residuals[broken], counts[broken, 1] = np.nan, 0.0
@@ -126,18 +126,17 @@ class Scales:
         told = laid.by_engine.of(
             np.concatenate([counts, residuals, counts * laid.later[:, None], moments.loss], axis=1)
         )
-        ends = np.cumsum([1, 1, RESIDUALS, 2])
+        ends = np.cumsum([1, 1, residuals.shape[1], 2])
         labels, accepted, said, later, loss = np.split(told.reshape(e, w, -1), ends, axis=2)
         shown, shown_residuals = np.split(self._shown(laid).reshape(e, w, -1), [2], axis=2)
         scatter = self.scatter() if e >= LEAST_ENGINES else np.ones(w)
-        return Said(
-            labels[..., 0], accepted[..., 0], said, loss, later, shown, shown_residuals, laid.settles, scatter
-        )  # fmt: skip
+        first = float(at_ms), labels[..., 0], accepted[..., 0], said, loss
+        return Said(*first, later, shown, shown_residuals, laid.settles, scatter)
 
     def _shown(self, laid: _Laid) -> Array:
         """Labels, accepted ones and residuals of sketches by engine and workload, [E W, 7]."""
         found = list(laid.sketches())
-        parts = [np.zeros((0, 2 + RESIDUALS))]
+        parts = [np.zeros((0, 2 + COMMON))]
         for start in range(0, len(found), SKETCHES_AT_ONCE):
             part = found[start : start + SKETCHES_AT_ONCE]
             acceptance = np.concatenate([sketch.acceptance for sketch, _ in part])
