@@ -55,10 +55,10 @@ def test_a_workload_bound_to_few_engines_is_learnt_when_it_changes(engines: int)
     assert aside == 0
 
 
-@pytest.mark.parametrize("engines", [3, 5])
-def test_a_router_that_leaks_freezes_nothing(engines: int) -> None:
-    """Engines with a trickle of a workload do not speak against those that have it."""
+@pytest.mark.parametrize(("engines", "leak"), [(2, 0.004), (2, 0.05), (3, 0.05)])
+def test_a_router_that_leaks_freezes_nothing(engines: int, leak: float) -> None:
+    """Engines with a trickle of a workload do not hold up those that have it for more than a round."""
     everybody, _, _ = learnt(SIZE, 0.0)
-    moved, _, has_say = learnt(engines, 0.004)
+    moved, _, has_say = learnt(engines, leak)
     assert all(has_say[:engines])
-    assert rounds_until_learnt(moved, everybody[-1]) <= 3
+    assert rounds_until_learnt(moved, everybody[-1]) <= 2
