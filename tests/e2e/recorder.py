@@ -20,9 +20,8 @@ def recorded(data_dir: Path, pair_id: str, *, moved: bool = False) -> list[Entry
     may have `moved` to another node of a cluster, whose file then says nothing of what came along.
     """
     key = PairKeys(pair_id).rounds.encode()
-    paths = sorted((data_dir / "appendonlydir").glob("*.incr.aof"), key=_generation)
     gone, held = list[Entry](), list[Entry]()
-    for command in (command for path in paths for command in _commands(path.read_bytes())):
+    for command in (command for data in _files(data_dir / "appendonlydir") for command in _commands(data)):
         name = command[0].upper()
         if len(command) < 2 or command[1] != key:
             continue
@@ -39,6 +38,17 @@ def recorded(data_dir: Path, pair_id: str, *, moved: bool = False) -> list[Entry
         elif name == b"DEL" and not moved:
             held = []
     return gone + held
+
+
+def _files(folder: Path, tries: int = 10) -> list[bytes]:
+    """Every increment, oldest first. A replica that starts anew deletes the old ones while others look."""
+    for left in reversed(range(tries)):
+        try:
+            return [path.read_bytes() for path in sorted(folder.glob("*.incr.aof"), key=_generation)]
+        except FileNotFoundError:
+            if not left:
+                raise
+    return []
 
 
 def _generation(path: Path) -> int:
