@@ -58,6 +58,12 @@ def content(client: redis.Redis) -> dict[bytes, object]:
     return {key: read[client.type(key)](key) for key in client.keys("accord:*")}
 
 
+def written(client: redis.Redis) -> bool:
+    """Whether the append-only file holds every command."""
+    told = client.info("persistence")
+    return bool(told["aof_buffer_length"] == 0 and told["aof_pending_bio_fsync"] == 0)
+
+
 @pytest.mark.parametrize("which", ["valkey", "redis-server"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restart_loses_nothing(tmp_path: Path, free_port: int, which: str, how: signal.Signals) -> None:
@@ -84,6 +90,8 @@ def test_a_restart_loses_nothing(tmp_path: Path, free_port: int, which: str, how
                 engine.append(PAIR.id, b"round")
                 publisher.publish(b"state", code_greedy=float(level))
             before = content(everything)
+            # Synced by the second: what the disk is too busy to take waits in the server.
+            until(lambda: written(everything), what="the append-only file lags")
         process.send_signal(how)
         assert process.wait(20) is not None
     with server(binary, tmp_path, free_port), redis.Redis(port=free_port, **admin) as everything:

@@ -62,7 +62,7 @@ def all_ranks(
 
 def test_all_get_the_plan_of_the_first() -> None:
     """Settings come from the first rank, whatever the others had in mind."""
-    assert all_ranks([PLAN, {}, {"other": 1}]) == [PLAN, PLAN, PLAN]
+    assert all_ranks([PLAN, {}, {"other": 1}], leader=20.0, others=40.0) == [PLAN, PLAN, PLAN]
 
 
 def test_a_group_of_one_asks_nobody() -> None:
