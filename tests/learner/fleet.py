@@ -107,15 +107,19 @@ class Fleet:
     def run(self, traffic: Traffic, rounds: int, steps: int = 20) -> None:
         """Every engine ends so many rounds, and applies what is served before each."""
         for _ in range(rounds):
-            for index, engine in enumerate(self.engines):
-                table = self.learner.learnt.served
-                engine.accumulator.apply([table.row(key) for key in KEYS])
-                summary: RoundSummary | None = engine.round(traffic, steps)
-                if self.alter is not None and summary is not None:
-                    summary = self.alter(index, summary)
-                self.tick += 4
-                entries = [] if summary is None else [(f"{self.tick * TICK_MS}-0", encode(summary))]
-                self.published += self.learner.advance(entries, self.tick + 1)
+            for index in range(len(self.engines)):
+                self.speak(index, traffic, steps)
+
+    def speak(self, index: int, traffic: Traffic, steps: int = 20) -> None:
+        """One engine applies what is served and ends a round, in a tick of its own."""
+        engine, table = self.engines[index], self.learner.learnt.served
+        engine.accumulator.apply([table.row(key) for key in KEYS])
+        summary: RoundSummary | None = engine.round(traffic, steps)
+        if self.alter is not None and summary is not None:
+            summary = self.alter(index, summary)
+        self.tick += 4
+        entries = [] if summary is None else [(f"{self.tick * TICK_MS}-0", encode(summary))]
+        self.published += self.learner.advance(entries, self.tick + 1)
 
     def probabilities(self) -> Array:
         """What is served for every workload at some features, [W, K, probes]."""

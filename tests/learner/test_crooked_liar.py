@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.learner.fleet import KEYS, Fleet, Traffic
-from tests.learner.test_lone_liar import LIAR, speak
+from tests.learner.test_lone_liar import LIAR
 
 from accord.learner.basis import Array
 
@@ -50,8 +50,8 @@ def served(lie: Lie | None, often: int = 1) -> tuple[Array, Fleet]:
     for _ in range(ROUNDS):
         for index in range(fleet.size):
             for _ in range(often - 1 if lie and index != LIAR else 0):
-                speak(fleet, LIAR, lie or Traffic())
-            speak(fleet, index, lie if lie and index == LIAR else Traffic())
+                fleet.speak(LIAR, lie or Traffic())
+            fleet.speak(index, lie if lie and index == LIAR else Traffic())
             found.append(fleet.probabilities())
     return np.stack(found), fleet
 

@@ -9,8 +9,6 @@ import pytest
 from tests.learner.fleet import KEYS, LEVELS, Fleet, Traffic
 
 from accord.learner.basis import Array
-from accord.learner.pair_learner import TICK_MS
-from accord.learner.wire import encode
 
 LIAR = 3
 STEPS = list(itertools.product((0.2, 0.5, 1.0), (10, 15, 20)))
@@ -31,23 +29,13 @@ def again(size: int, seed: int = 2) -> Fleet:
     return copy.deepcopy(patient(size, seed))
 
 
-def speak(fleet: Fleet, index: int, traffic: Traffic, steps: int = 20) -> None:
-    """One engine ends a round, in a tick of its own."""
-    engine, table = fleet.engines[index], fleet.learner.learnt.served
-    engine.accumulator.apply([table.row(key) for key in KEYS])
-    fleet.tick += 4
-    fleet.published += fleet.learner.advance(
-        [(f"{fleet.tick * TICK_MS}-0", encode(engine.round(traffic, steps)))], fleet.tick + 1
-    )
-
-
 def served_in(fleet: Fleet, flip: float, steps: int, rounds: int = 2) -> Array:
     """What is served after each round of each engine while one of them flips labels."""
     fleet.engines[LIAR].flip = flip
     served = []
     for _ in range(rounds):
         for index in range(fleet.size):
-            speak(fleet, index, Traffic(), steps if index == LIAR else 20)
+            fleet.speak(index, Traffic(), steps if index == LIAR else 20)
             served.append(fleet.probabilities())
     return np.stack(served)
 
@@ -73,7 +61,7 @@ def test_a_liar_that_speaks_on_and_on_causes_no_alarm() -> None:
     before = fleet.probabilities()
     fleet.engines[LIAR].flip = 0.5
     for _ in range(20):
-        speak(fleet, LIAR, Traffic(), 10)
+        fleet.speak(LIAR, Traffic(), 10)
         assert np.abs(fleet.probabilities() - before).max() < 0.01
     assert fleet.alarms == [0] * len(KEYS)
     assert fleet.learner.counters.aside > 0
@@ -93,7 +81,7 @@ def test_what_a_third_of_the_fleet_sees_is_heard(size: int, seeing: int) -> None
     fleet = again(size)
     for _ in range(4):
         for index in range(size):
-            speak(fleet, index, CHANGED if index < seeing else Traffic())
+            fleet.speak(index, CHANGED if index < seeing else Traffic())
     assert max(fleet.alarms) >= 1
 
 
@@ -103,7 +91,7 @@ def test_what_a_fifth_of_the_fleet_sees_is_not(size: int) -> None:
     fleet = again(size)
     for _ in range(6):
         for index in range(size):
-            speak(fleet, index, CHANGED if index < size // 5 else Traffic())
+            fleet.speak(index, CHANGED if index < size // 5 else Traffic())
     assert fleet.alarms == [0] * len(KEYS)
 
 
@@ -113,7 +101,7 @@ def test_of_a_few_engines_everybody_is_heard(size: int) -> None:
     fleet = again(size)
     for _ in range(3):
         for index in range(size):
-            speak(fleet, index, CHANGED if index == 0 else Traffic(), 60)
+            fleet.speak(index, CHANGED if index == 0 else Traffic(), 60)
     assert max(fleet.alarms) >= 1
 
 

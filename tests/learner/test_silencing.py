@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from tests.learner.fleet import KEYS, LEVELS, Traffic
-from tests.learner.test_lone_liar import LIAR, again, speak
+from tests.learner.test_lone_liar import LIAR, again
 from tests.learner.test_turns import MINUTE_MS, QUARTER_MS, Room, names
 
 from accord.learner.pair_learner import TICK_MS
@@ -85,12 +85,12 @@ def test_a_liar_that_waits_for_the_others_to_be_silent_moves_nobody(quiet_ms: in
     fleet = again(10)
     for _ in range(30):
         for index in (LIAR, *others):
-            speak(fleet, index, Traffic(), 2)
+            fleet.speak(index, Traffic(), 2)
     fleet.tick += quiet_ms // TICK_MS
     before = fleet.probabilities()
     fleet.engines[LIAR].flip = 0.5
     for _ in range(6):
-        speak(fleet, LIAR, Traffic())
+        fleet.speak(LIAR, Traffic())
         assert np.abs(fleet.probabilities() - before).max() < 0.01
     assert fleet.alarms == [0] * len(KEYS)
 
@@ -100,5 +100,5 @@ def test_one_that_is_a_little_off_causes_no_alarm(off: float, steps: int) -> Non
     """What contradicts the fit only a little, sixteen rounds on end, is still one engine and not the traffic."""
     fleet = again(10, 1)
     for _ in range(16):
-        speak(fleet, LIAR, Traffic(level=tuple(level - off for level in LEVELS)), steps)
+        fleet.speak(LIAR, Traffic(level=tuple(level - off for level in LEVELS)), steps)
     assert fleet.alarms == [0] * len(KEYS)

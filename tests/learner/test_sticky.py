@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.learner.fleet import LEVELS, Fleet, Traffic
-from tests.learner.test_lone_liar import speak
 from tests.learner.test_rollouts import rounds_until_learnt
 
 from accord.learner.pair_learner import TICK_MS
@@ -21,7 +20,7 @@ def routed(fleet: Fleet, engines: int, level: tuple[float, ...], leak: float = 0
     """A round of a fleet whose router gives one workload to some engines and, but for leaks, the rest to the others."""
     for index in range(SIZE):
         share = (1.0, leak, leak) if index < engines else (leak, 1.0, 1.0)
-        speak(fleet, index, Traffic(level=level, share=share, length=length))
+        fleet.speak(index, Traffic(level=level, share=share, length=length))
 
 
 @cache

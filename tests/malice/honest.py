@@ -8,15 +8,14 @@ effects.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
-from tests.learner.fleet import KEYS, LEVELS, PROBES, Fleet, K, Traffic
+from tests.learner.fleet import LEVELS, PROBES, Fleet, K, Traffic
 
 from accord.learner import astray, influence
 from accord.learner.basis import Array, sigmoid
-from accord.learner.pair_learner import TICK_MS
-from accord.learner.wire import encode
 
 SIZE, ROUNDS, SEEDS = 10, 30, 2
 CHANGES = {
@@ -44,14 +43,10 @@ def error(change: str, fleet: str, seed: int) -> float:
     every = np.maximum(np.rint(np.exp(np.abs(rng.normal(0.0, spread, SIZE)))), 1.0).astype(int)
     found = []
     for number in range(2 * ROUNDS):
-        traffic = CHANGES[change] if number >= ROUNDS else Traffic()
-        traffic.effect = effect
-        for engine, pause in zip(made.engines, every, strict=True):
+        traffic = replace(CHANGES[change] if number >= ROUNDS else Traffic(), effect=effect)
+        for index, pause in enumerate(every):
             if number % pause == 0:
-                engine.accumulator.apply([made.learner.learnt.served.row(key) for key in KEYS])
-                made.tick += 4
-                entry = f"{made.tick * TICK_MS}-0", encode(engine.round(traffic, steps))
-                made.learner.advance([entry], made.tick + 1)
+                made.speak(index, traffic, steps)
         if number >= ROUNDS:
             found.append(np.abs(made.probabilities() - truth(traffic)).mean())
     return float(np.mean(found))

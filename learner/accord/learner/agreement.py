@@ -11,18 +11,15 @@ from .basis import Array
 from .directions import Directions
 from .outlier import LEAST_ENGINES, Flags, outliers
 
-LEAST_CURVATURE = 4.0
-"""sum v below which an engine's record says nothing about the others."""
-
 
 def deviating(
-    directions: Directions, records: Array, heard: Flags, usable: Flags, scatter: Array
+    directions: Directions, records: Array, known: Flags, usable: Flags, scatter: Array
 ) -> tuple[Flags, Array, Array]:
     """Who of those that spoke deviates in which workload, and by how much in level and in slope, [E, W] each.
 
     Args:
         directions: of the pair; records: [E, W, 1 + D] or [E, W, 6], as `Influence` has them.
-        heard: [E, W] who has a say in what; usable: [E, W] who spoke of what.
+        known: [E, W] whose records count in what; usable: [E, W] who spoke of what.
         scatter: [W], as `Said` has it.
     """
     aside, level, slope = np.zeros(usable.shape, dtype=np.bool_), np.zeros(usable.shape), np.zeros(usable.shape)
@@ -30,8 +27,7 @@ def deviating(
     if len(records) < LEAST_ENGINES or not len(rows):
         return aside, level, slope
     sums = records[:, rows, 1:]
-    known = heard[:, rows] & (sums[..., 1] >= LEAST_CURVATURE)
-    found, deviations = outliers(list(directions.estimates(sums)), known, scatter[rows])
+    found, deviations = outliers(list(directions.estimates(sums)), known[:, rows], scatter[rows])
     aside[:, rows] = found & usable[:, rows]
     level[:, rows], slope[:, rows] = deviations[:2]
     return aside, level, slope

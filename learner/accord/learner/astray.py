@@ -1,9 +1,9 @@
 """Whether what changes is the traffic or one engine: who contradicts the fit just now, and how many do.
 
 An alarm of drift makes a pair forget nearly all that it knew, so no single engine may cause one. Where at least five
-engines have a say, drift does not hear an engine whose newest labels contradict the fit, as long as no more than a
-quarter of the engines does that. When more do, it is the traffic, and all of them are heard: a change of the traffic is
-noticed as soon as a quarter of the fleet has reported it.
+engines have a say, neither drift nor the fit hears an engine whose newest labels contradict the fit, as long as no more
+than a quarter of the engines does that. When more do, it is the traffic, and all of them are heard: a change of the
+traffic is noticed as soon as a quarter of the fleet has reported it.
 
 An engine is astray when its labels of one tick, or its last few hundred, are off in some direction by what is material
 and by ASTRAY_SIGMAS standard errors, or in level over all its workloads together. Labels of one request resemble each
@@ -17,15 +17,15 @@ import numpy as np
 
 from .basis import Array
 from .directions import Directions, level_of
-from .outlier import LEAST_ENGINES, Flags, median_of_others, minority
+from .drift import JUMP_LOG_ODDS
+from .outlier import Flags, median_of_others, minority, others_tell
 
 RECENT_LABELS = 500.0
 """Own labels after which an engine's newest ones have faded to 1 / e; a tick's own are always whole."""
 
 ASTRAY_SIGMAS = 3.5
-LEAST_OFFSET = 0.2
-"""In log-odds; `drift.JUMP_LOG_ODDS`, because the offset of a block is a mean of those of its engines."""
-
+LEAST_OFFSET = JUMP_LOG_ODDS
+"""Because the offset of a block is a mean of those of its engines."""
 
 SCATTER_TICKS = 16.0
 """Own ticks after which what an engine remembers of its scatter has faded to 1 / e."""
@@ -75,9 +75,7 @@ def contrary(recent: Array, known: Flags, usable: Flags) -> Flags:
         recent: as `remember` leaves it; known: [E, W] who has a say; usable: [E, W] who said something.
     """
     astray = recent[..., 0] > 0.0
-    others = known.sum(axis=0) - known
-    found: Flags = usable & astray & minority(astray, known) & (others >= LEAST_ENGINES - 1)
-    return found
+    return usable & astray & minority(astray, known) & others_tell(known)
 
 
 def _contradicts(directions: Directions, sums: Array, scatter: Array) -> Flags:

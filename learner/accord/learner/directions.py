@@ -39,7 +39,6 @@ class Directions:
     """
 
     def __init__(self, k: int, basis: SplineBasis) -> None:
-        self.diagonal = int(np.flatnonzero((basis.triangle[0] == 0) & (basis.triangle[1] == 0))[0])
         self.stretches = _stretches(basis)
         self.parts = k + len(self.stretches)
         self.width = COMMON + 2 * self.parts
@@ -56,7 +55,7 @@ class Directions:
         """
         A, c, vx = information.A, information.c, information.B.sum(axis=1)
         r, v, constant, rest = g1.sum(axis=1), c.sum(axis=1), self.stretches[:, 0], self.stretches[:, 1:].T
-        common = np.stack([r, v, g0[:, 0], vx[:, 0], A[:, self.diagonal]], axis=1)
+        common = np.stack([r, v, g0[:, 0], vx[:, 0], A[:, 0]], axis=1)
         rt = r[:, None] * constant + g0 @ rest
         vtt = v[:, None] * constant**2 + 2.0 * (vx @ rest) * constant + A @ self._square.T
         return np.concatenate([common, g1, rt, c, vtt], axis=1)

@@ -28,11 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from . import astray
-from .agreement import LEAST_CURVATURE, deviating
+from .agreement import deviating
 from .basis import Array
 from .directions import COMMON, Directions
 from .moments import GRID
-from .outlier import LEAST_ENGINES, Estimates, Flags, median_of_others, outliers
+from .outlier import LEAST_ENGINES, Estimates, Flags, median_of_others, others_tell, outliers
 from .turns import TURNS, heard, speak
 
 MAX_ENGINES = 64
@@ -45,6 +45,9 @@ ENGINE_MEMORY = 5_000.0
 LEAST_GAIN, GAIN_VARIANCE = 0.005, 0.02
 """A smaller difference in what a request effect gains, in nats a label, is no reason not to believe it; and how much
 that scatters from label to label."""
+
+LEAST_CURVATURE = 4.0
+"""sum v below which an engine's record says nothing about the others."""
 
 LEAST_LABELS = 100.0
 """Labels below which an engine's gains say nothing about the others'."""
@@ -206,12 +209,12 @@ class Influence:
         claimed = _claimed(said.labels, said.residuals[..., 1], self._usual_curvature(has_say))
         believed = _plausible(said.labels, claimed)
         shares = _shares(self.records, self.memory, has_say, usable, np.maximum(said.labels, claimed))
-        aside, level, slope = deviating(self.directions, self.records, has_say, usable, said.scatter)
-        judging = has_say & (self.records[..., 2] >= LEAST_CURVATURE)
+        known = _known(self.records, has_say)
+        aside, level, slope = deviating(self.directions, self.records, known, usable, said.scatter)
         told = usable, said.labels, said.residuals, said.scatter
-        astray.remember(self.directions, self.recent, judging, *told)
-        contrary = astray.contrary(self.recent, judging, usable)
-        withheld = contrary | (again & (judging.sum(axis=0) >= LEAST_ENGINES))
+        astray.remember(self.directions, self.recent, known, *told)
+        contrary = astray.contrary(self.recent, known, usable)
+        withheld = contrary | (again & (known.sum(axis=0) >= LEAST_ENGINES))
         weights = np.where(finite, 1.0, 0.0)
         weights[usable] = np.minimum(shares, believed)[usable]
         weights[aside | contrary] = 0.0
@@ -246,7 +249,7 @@ class Influence:
         labels = self.gains[..., 0]
         known = has_say & (labels >= LEAST_LABELS)
         usual = median_of_others(self.records[..., 2] / np.maximum(labels, 1.0), known)
-        return np.where(known.sum(axis=0) - known >= LEAST_ENGINES - 1, usual, 0.0)
+        return np.where(others_tell(known), usual, 0.0)
 
     def _gains(self, has_say: Flags, usable: Flags, labels: Array, loss: Array) -> Flags:
         """Whether what request effects gain for an engine fits what they gain for the others, [E, W]."""
@@ -281,7 +284,8 @@ class Influence:
         usable = (labels > 0.0) & ~false & finite
         self._remember(self.sketch_records, usable, labels, said.shown_residuals)
         shares = _shares(self.sketch_records, self.sketch_memory, has_say, usable, labels)
-        aside, _, _ = deviating(self.directions, self.sketch_records, has_say, usable, said.scatter)
+        known = _known(self.sketch_records, has_say)
+        aside, _, _ = deviating(self.directions, self.sketch_records, known, usable, said.scatter)
         weights = np.where(usable & ~aside, shares, 0.0)
         self.sketch_records[..., 0] += weights * np.where(usable, labels, 0.0)
         self.sketch_aside += _whole(np.where(~usable | aside, np.minimum(labels, UNKNOWN), 0.0))
@@ -316,6 +320,12 @@ def _plausible(labels: Array, claimed: Array) -> Array:
     """Which share of labels is believed, whose curvature would fit as many as are claimed."""
     share: Array = np.minimum(1.0, PLAUSIBLE * claimed / np.maximum(labels, 1.0))
     return share
+
+
+def _known(records: Array, has_say: Flags) -> Flags:
+    """Whose records say something about the others, [E, W]."""
+    found: Flags = has_say & (records[..., 2] >= LEAST_CURVATURE)
+    return found
 
 
 def _shares(records: Array, memory: float, has_say: Flags, usable: Flags, labels: Array) -> Array:

@@ -65,8 +65,14 @@ def outliers(estimates: Sequence[Estimates], known: Flags, scatter: float | Arra
     off = value - centre
     beyond = np.abs(off) > np.maximum(OUTLIER_SIGMAS * noise, least)
     outlying = np.logical_or.reduce(np.split(beyond, len(estimates), axis=1))
-    outlying &= known.sum(axis=0) - known >= LEAST_ENGINES - 1
+    outlying &= others_tell(known)
     return outlying & minority(outlying, known), np.split(off, len(estimates), axis=1)
+
+
+def others_tell(known: Flags) -> Flags:
+    """Where there are enough others to compare one with, [E, C]."""
+    found: Flags = known.sum(axis=0) - known >= LEAST_ENGINES - 1
+    return found
 
 
 def minority(outlying: Flags, known: Flags) -> Flags:

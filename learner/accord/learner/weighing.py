@@ -110,7 +110,8 @@ class Scales:
         # what is no number counts nothing, not NaN
         weighed[weights[:, 0] == 0.0] = 0.0
         sums = laid.by_workload.of(np.concatenate([weighed, np.rint(laid.labels)[:, None]], axis=1))
-        total.labels += _spread(sums, targets).astype(np.int64)
+        _spread(sums, targets)
+        total.labels += sums[:, -1].astype(np.int64)
         withheld = verdict.withheld.reshape(-1)[laid.cells]
         heard = laid.by_workload.of(np.where(withheld[:, None], 0.0, weighed)) if withheld.any() else sums
         _spread(heard, [*total.watched.arrays().values(), total.watched_n])
@@ -245,14 +246,13 @@ class _Sums:
         return out
 
 
-def _spread(sums: Array, targets: Iterable[Array]) -> Array:
-    """Adds sums [W, D] to targets [W, ...], as `_flat` lays them side by side; returns the column behind them."""
+def _spread(sums: Array, targets: Iterable[Array]) -> None:
+    """Adds sums [W, D] to targets [W, ...], as `_flat` lays them side by side; further columns are left alone."""
     at = 0
     for target in targets:
         size = math.prod(target.shape[1:])
         target += sums[:, at : at + size].reshape(target.shape)
         at += size
-    return sums[:, min(at, sums.shape[1] - 1)]
 
 
 def _flat(arrays: Iterable[Array]) -> Array:
